@@ -1,0 +1,375 @@
+package annotations
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// A scanner reads one JSON value (RFC 8259) from a string, front to back, and
+// hands out parts of that string instead of copies. It accepts what
+// encoding/json accepts except for what would make two readers see two things:
+// a member name that occurs twice in an object, text that is not valid UTF-8,
+// and half a surrogate pair. It is bounded in nesting and in members per object.
+type scanner struct {
+	s string
+	i int // next byte to read
+}
+
+// space skips white space.
+func (p *scanner) space() {
+	for p.i < len(p.s) {
+		switch p.s[p.i] {
+		case ' ', '\t', '\n', '\r':
+			p.i++
+		default:
+			return
+		}
+	}
+}
+
+// peek returns the first byte of the next token, 0 at the end. No token starts
+// with a zero byte.
+func (p *scanner) peek() byte {
+	p.space()
+	if p.i == len(p.s) {
+		return 0
+	}
+	return p.s[p.i]
+}
+
+// wrong says what was wanted where the scanner stands.
+func (p *scanner) wrong(want string) error {
+	if p.i >= len(p.s) {
+		return fmt.Errorf("byte %d: want %s, found the end", p.i, want)
+	}
+	return fmt.Errorf("byte %d: want %s, found %s", p.i, want, quote(p.s[p.i:]))
+}
+
+// take reads the one-byte token c.
+func (p *scanner) take(c byte, want string) error {
+	if p.peek() != c {
+		return p.wrong(want)
+	}
+	p.i++
+	return nil
+}
+
+// end makes sure that nothing follows.
+func (p *scanner) end() error {
+	if p.space(); p.i < len(p.s) {
+		return p.wrong("the end")
+	}
+	return nil
+}
+
+// object reads an object. It calls member with each name, standing before the
+// member's value, which member must read.
+func (p *scanner) object(member func(name string) error) error {
+	if err := p.take('{', "an object"); err != nil {
+		return err
+	}
+	if p.peek() == '}' {
+		p.i++
+		return nil
+	}
+	var few [12]string // enough for a device, so that the usual object costs no allocation
+	names := few[:0]
+	for {
+		name, err := p.str("a member name")
+		if err != nil {
+			return err
+		}
+		if slices.Contains(names, name) {
+			return fmt.Errorf("member %s is there twice", quote(name))
+		}
+		if len(names) == maxMembers {
+			return fmt.Errorf("more than %d members in one object", maxMembers)
+		}
+		names = append(names, name)
+		if err := p.take(':', `":"`); err != nil {
+			return err
+		}
+		if err := member(name); err != nil {
+			return err
+		}
+		switch p.peek() {
+		case ',':
+			p.i++
+		case '}':
+			p.i++
+			return nil
+		default:
+			return p.wrong(`"," or "}"`)
+		}
+	}
+}
+
+// array reads an array of at most most elements. It calls element with each
+// index, standing before the element, which element must read.
+func (p *scanner) array(most int, element func(i int) error) error {
+	if err := p.take('[', "a list"); err != nil {
+		return err
+	}
+	if p.peek() == ']' {
+		p.i++
+		return nil
+	}
+	for i := 0; ; i++ {
+		if i == most {
+			return fmt.Errorf("more than %d elements in one list", most)
+		}
+		if err := element(i); err != nil {
+			return err
+		}
+		switch p.peek() {
+		case ',':
+			p.i++
+		case ']':
+			p.i++
+			return nil
+		default:
+			return p.wrong(`"," or "]"`)
+		}
+	}
+}
+
+// str reads a string and resolves its escapes.
+func (p *scanner) str(want string) (string, error) {
+	if err := p.take('"', want); err != nil {
+		return "", err
+	}
+	start := p.i
+	for i := start; i < len(p.s); i++ {
+		c := p.s[i]
+		if c == '"' {
+			p.i = i + 1
+			return p.s[start:i], nil
+		}
+		if c < ' ' || c == '\\' || c >= utf8.RuneSelf {
+			p.i = i
+			return p.strRest([]byte(p.s[start:i]))
+		}
+	}
+	p.i = len(p.s)
+	return "", p.wrong("a closing quote")
+}
+
+// strRest reads a string from its first byte that is not plain ASCII, appending
+// to what went before.
+func (p *scanner) strRest(b []byte) (string, error) {
+	for p.i < len(p.s) {
+		switch c := p.s[p.i]; {
+		case c == '"':
+			p.i++
+			return string(b), nil
+		case c < ' ':
+			return "", p.wrong("an escaped control character")
+		case c == '\\':
+			r, err := p.escape()
+			if err != nil {
+				return "", err
+			}
+			b = utf8.AppendRune(b, r)
+		default:
+			r, n := utf8.DecodeRuneInString(p.s[p.i:])
+			if r == utf8.RuneError && n == 1 {
+				return "", p.wrong("UTF-8")
+			}
+			b = append(b, p.s[p.i:p.i+n]...)
+			p.i += n
+		}
+	}
+	return "", p.wrong("a closing quote")
+}
+
+// escape reads one escape sequence; a character outside the basic plane is two.
+func (p *scanner) escape() (rune, error) {
+	rest := p.s[p.i:]
+	if len(rest) < 2 {
+		return 0, p.wrong("an escape sequence")
+	}
+	if rest[1] != 'u' {
+		at := strings.IndexByte(`"\/bfnrt`, rest[1])
+		if at < 0 {
+			return 0, p.wrong("an escape sequence")
+		}
+		p.i += 2
+		return rune("\"\\/\b\f\n\r\t"[at]), nil
+	}
+	r, ok := hex4(rest)
+	if !ok {
+		return 0, p.wrong("an escape sequence")
+	}
+	if !utf16.IsSurrogate(r) {
+		p.i += 6
+		return r, nil
+	}
+	low, ok := hex4(rest[6:])
+	if r = utf16.DecodeRune(r, low); !ok || r == utf8.RuneError {
+		return 0, p.wrong("a whole surrogate pair")
+	}
+	p.i += 12
+	return r, nil
+}
+
+// hex4 reads \uXXXX at the start of s.
+func hex4(s string) (r rune, ok bool) {
+	if len(s) < 6 || s[0] != '\\' || s[1] != 'u' {
+		return 0, false
+	}
+	for _, c := range []byte(s[2:6]) {
+		switch {
+		case c >= '0' && c <= '9':
+			c -= '0'
+		case c >= 'a' && c <= 'f':
+			c -= 'a' - 10
+		case c >= 'A' && c <= 'F':
+			c -= 'A' - 10
+		default:
+			return 0, false
+		}
+		r = r<<4 | rune(c)
+	}
+	return r, true
+}
+
+// number reads a number and returns its text.
+func (p *scanner) number() (string, error) {
+	p.space()
+	start := p.i
+	digits := func() bool {
+		first := p.i
+		for p.i < len(p.s) && p.s[p.i] >= '0' && p.s[p.i] <= '9' {
+			p.i++
+		}
+		return p.i > first
+	}
+	next := func(set string) bool {
+		if p.i < len(p.s) && strings.IndexByte(set, p.s[p.i]) >= 0 {
+			p.i++
+			return true
+		}
+		return false
+	}
+	next("-")
+	ok := next("0") || digits()
+	if ok && next(".") {
+		ok = digits()
+	}
+	if ok && next("eE") {
+		next("+-")
+		ok = digits()
+	}
+	if !ok {
+		p.i = start
+		return "", p.wrong("a number")
+	}
+	return p.s[start:p.i], nil
+}
+
+// count reads a whole number from 0 to the largest int32.
+func (p *scanner) count() (int32, error) {
+	text, err := p.numberText()
+	if err != nil {
+		return 0, err
+	}
+	n, ok := parseCount(text)
+	if !ok {
+		return 0, fmt.Errorf("want a whole number from 0 to %d, found %s", math.MaxInt32, quote(text))
+	}
+	return n, nil
+}
+
+// numberText is number for a field that must hold one: the error shows the
+// other value.
+func (p *scanner) numberText() (string, error) {
+	if c := p.peek(); c == '-' || (c >= '0' && c <= '9') {
+		return p.number()
+	}
+	other, err := p.raw()
+	if err != nil {
+		return "", err
+	}
+	return "", fmt.Errorf("want a number, found %s", quote(other))
+}
+
+// text reads a string for a field that must hold one: the error shows the other
+// value.
+func (p *scanner) text() (string, error) {
+	if p.peek() == '"' {
+		return p.str("a string")
+	}
+	other, err := p.raw()
+	if err != nil {
+		return "", err
+	}
+	return "", fmt.Errorf("want a string, found %s", quote(other))
+}
+
+// boolean reads true or false.
+func (p *scanner) boolean() (bool, error) {
+	other, err := p.raw()
+	switch {
+	case err != nil:
+		return false, err
+	case other == "true":
+		return true, nil
+	case other == "false":
+		return false, nil
+	}
+	return false, fmt.Errorf("want true or false, found %s", quote(other))
+}
+
+// raw checks the next value, whatever it is, and returns its text.
+func (p *scanner) raw() (string, error) {
+	p.space()
+	start := p.i
+	if err := p.skip(0); err != nil {
+		return "", err
+	}
+	return p.s[start:p.i], nil
+}
+
+// skip reads past any value that is correct JSON.
+func (p *scanner) skip(depth int) error {
+	if depth == maxDepth {
+		return fmt.Errorf("more than %d values nested", maxDepth)
+	}
+	switch c := p.peek(); {
+	case c == '{':
+		return p.object(func(string) error { return p.skip(depth + 1) })
+	case c == '[':
+		return p.array(math.MaxInt, func(int) error { return p.skip(depth + 1) })
+	case c == '"':
+		_, err := p.str("a string")
+		return err
+	case c == '-' || (c >= '0' && c <= '9'):
+		_, err := p.number()
+		return err
+	}
+	for _, word := range []string{"true", "false", "null"} {
+		if strings.HasPrefix(p.s[p.i:], word) {
+			p.i += len(word)
+			return nil
+		}
+	}
+	return p.wrong("a value")
+}
+
+// errOtherShape says that a value is correct JSON but of another type than the
+// reader knows. It never leaves the package.
+var errOtherShape = errors.New("another type")
+
+// oneValue scans s, which must hold one value and nothing else.
+func oneValue(s string, read func(p *scanner) error) error {
+	p := scanner{s: s}
+	if err := read(&p); err != nil {
+		return err
+	}
+	return p.end()
+}
