@@ -1,0 +1,95 @@
+package amd
+
+import (
+	"fmt"
+	"math"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+// An InvalidRequestError says why what a container asks for cannot be granted
+// by any node. It is what HAMi calls ErrInvalidDeviceRequest from v2.11 on.
+type InvalidRequestError struct {
+	Container string // the container's name
+	Resource  string // the resource, environment variable or field at fault
+	Reason    string // what was wanted and what was found
+}
+
+func (e *InvalidRequestError) Error() string {
+	return fmt.Sprintf("container %q: %s: %s", e.Container, e.Resource, e.Reason)
+}
+
+// wholeNumber reads q as a whole number up to the largest int32. fault says
+// what is wrong with it, "" when nothing is.
+func wholeNumber(q resource.Quantity) (n int32, fault string) {
+	switch {
+	case q.Sign() < 0:
+		return 0, "negative"
+	case q.CmpInt64(math.MaxInt32) > 0:
+		return 0, "too large"
+	}
+	v := q.Value()
+	if q.CmpInt64(v) != 0 {
+		return 0, "not whole"
+	}
+	return int32(v), ""
+}
+
+// The parsers below return the value and, when it is refused, the reason.
+
+func parseGPUCount(q resource.Quantity) (int32, string) {
+	n, fault := wholeNumber(q)
+	if fault != "" {
+		return 0, fmt.Sprintf("want a whole number of GPUs from 0 to %d, found %q", math.MaxInt32, short(q))
+	}
+	return n, ""
+}
+
+// parseMemory reads MiB. A figure in Mi, Gi or beyond means bytes to whoever
+// wrote it and is refused with the figure they want: kubectl would accept it,
+// and read as MiB it is more than any GPU has.
+func parseMemory(q resource.Quantity) (int32, string) {
+	n, fault := wholeNumber(q)
+	inBytes := q.Format == resource.BinarySI && q.CmpInt64(1<<20) >= 0
+	if fault == "" && !inBytes {
+		return n, ""
+	}
+	reason := fmt.Sprintf("want a whole number of MiB from 0 (all of a GPU) to %d, found %q", math.MaxInt32, short(q))
+	if q.Sign() <= 0 || q.CmpInt64(1<<20) < 0 || q.CmpInt64(math.MaxInt64) > 0 {
+		return 0, reason + " (the unit is MiB)"
+	}
+	return 0, fmt.Sprintf("%s (the unit is MiB: for %s write %d)", reason, short(q), (q.Value()+1<<20-1)>>20)
+}
+
+func parseMemoryPercentage(q resource.Quantity) (int32, string) {
+	n, fault := wholeNumber(q)
+	if fault != "" || n > 100 {
+		return 0, fmt.Sprintf("want an integer 0–100 (percent of each GPU's memory, 0 for unset), found %q", short(q))
+	}
+	return n, ""
+}
+
+func parseCores(q resource.Quantity) (int32, string) {
+	n, fault := wholeNumber(q)
+	if fault != "" || n < 1 || n > 100 {
+		return 0, fmt.Sprintf("want an integer 1–100 (percent of each GPU's compute units), found %q", short(q))
+	}
+	return n, ""
+}
+
+func parsePriority(q resource.Quantity) (int32, string) {
+	n, fault := wholeNumber(q)
+	if fault != "" {
+		return 0, fmt.Sprintf("want a whole number from 0 (highest) to %d, found %q", math.MaxInt32, short(q))
+	}
+	return n, ""
+}
+
+// short is the quantity as kubectl prints it, cut off where a hostile one goes on.
+func short(q resource.Quantity) string {
+	s := q.String()
+	if len(s) > 32 {
+		return s[:32] + "..."
+	}
+	return s
+}
