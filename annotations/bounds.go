@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"strconv"
-	"strings"
 	"unicode/utf8"
 )
 
@@ -20,6 +19,7 @@ const (
 	maxContainers = 1024 // containers of a pod
 	maxGrants     = 256  // devices of one container
 	maxMembers    = 256  // members of one JSON object
+	maxUnknown    = 64   // members of one JSON object that are kept unread
 	maxDepth      = 32   // nesting of a JSON value this package does not know
 )
 
@@ -39,6 +39,15 @@ func quote(s string) string {
 		cut--
 	}
 	return fmt.Sprintf("%q... (%d bytes)", s[:cut], len(s))
+}
+
+// quoteValue is quote for the JSON text of a value: it tells the string "8" from
+// the number 8.
+func quoteValue(text string) string {
+	if len(text) > 1 && text[0] == '"' {
+		return "the string " + quote(text[1:len(text)-1])
+	}
+	return quote(text)
 }
 
 // quoteName is quote for the name of a field: without quotation marks where that
@@ -63,12 +72,22 @@ func checkSize(s string) error {
 	return nil
 }
 
+// hasSeparator is strings.ContainsAny(s, separators), quicker.
+func hasSeparator(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; c == ',' || c == ':' || c == ';' {
+			return true
+		}
+	}
+	return false
+}
+
 // checkName refuses a device id or type that would break a pod-device string.
 func checkName(field, s string) error {
 	if s == "" {
 		return fmt.Errorf("%s is empty", field)
 	}
-	if strings.ContainsAny(s, separators) {
+	if hasSeparator(s) {
 		return fmt.Errorf("%s %s contains one of the separators %q", field, quote(s), separators)
 	}
 	return nil

@@ -95,24 +95,23 @@ func (c *ContainerCUs) check(name string) error {
 // Members of a container other than ids and cus are ignored, so that a plugin can
 // go back to this version from a later one.
 func DecodeContainerCUs(s string) (map[string]ContainerCUs, error) {
-	containers := map[string]ContainerCUs{}
-	err := checkSize(s)
-	if err == nil {
-		err = oneValue(s, func(p *scanner) error {
-			return p.object(func(name string) error {
-				c, err := p.containerCUs()
-				if err == nil {
-					err = c.check(name)
-				}
-				if err != nil {
-					return fmt.Errorf("container %s: %w", quote(name), err)
-				}
-				containers[name] = c
-				return nil
-			})
-		})
+	if err := checkSize(s); err != nil {
+		return nil, fmt.Errorf("decode %s: %w", CUContainersKey, err)
 	}
-	if err != nil {
+	containers := map[string]ContainerCUs{}
+	p := newScanner(s)
+	err := p.object(func(name string) error {
+		c, err := p.containerCUs()
+		if err == nil {
+			err = c.check(name)
+		}
+		if err != nil {
+			return fmt.Errorf("container %s: %w", quote(name), err)
+		}
+		containers[name] = c
+		return nil
+	})
+	if err = p.last(err); err != nil {
 		return nil, fmt.Errorf("decode %s: %w", CUContainersKey, err)
 	}
 	return containers, nil

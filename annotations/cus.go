@@ -72,12 +72,9 @@ func RangeCUs(s string, fn func(device string, cus cumask.Set) error) error {
 		return fmt.Errorf("decode %s: %w", CUAllocatedKey, err)
 	}
 	var few [4]deviceCUs
-	all := few[:0]
-	err := oneValue(s, func(p *scanner) (err error) {
-		all, err = p.deviceCUs(all)
-		return err
-	})
-	if err != nil {
+	p := newScanner(s)
+	all, err := p.deviceCUs(few[:0])
+	if err = p.last(err); err != nil {
 		return fmt.Errorf("decode %s: %w", CUAllocatedKey, err)
 	}
 	for i := range all {

@@ -161,9 +161,7 @@ func (c *CustomInfo) decode(p *scanner) error {
 		err := c.decodeMember(p, name)
 		if errors.Is(err, errOtherShape) {
 			p.i = start
-			var value string
-			value, err = p.raw()
-			c.Unknown = append(c.Unknown, Member{Name: name, Value: value})
+			c.Unknown, err = p.keep(c.Unknown, name)
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", quoteName(name), err)
@@ -265,9 +263,7 @@ func (f *PartitionProfile) decodeMember(p *scanner, name string) (err error) {
 	case "XCCPerPartition":
 		f.XCCPerPartition, err = p.ifCount()
 	default:
-		var value string
-		value, err = p.raw()
-		f.Unknown = append(f.Unknown, Member{Name: name, Value: value})
+		f.Unknown, err = p.keep(f.Unknown, name)
 	}
 	return err
 }
@@ -312,7 +308,8 @@ func (c CustomInfo) MarshalJSON() ([]byte, error) { return c.append(nil) }
 // UnmarshalJSON reads the members as DecodeDevices does.
 func (c *CustomInfo) UnmarshalJSON(data []byte) error {
 	var read CustomInfo
-	if err := oneValue(string(data), read.decode); err != nil {
+	p := newScanner(string(data))
+	if err := p.last(read.decode(&p)); err != nil {
 		return err
 	}
 	*c = read

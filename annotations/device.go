@@ -71,7 +71,7 @@ func EncodeDevices(devices []Device) (string, error) {
 	if len(devices) > maxDevices {
 		return "", fmt.Errorf("encode %s: %d devices, want at most %d", NodeRegisterKey, len(devices), maxDevices)
 	}
-	b := make([]byte, 0, 2+512*len(devices))
+	b := make([]byte, 0, 2+1024*len(devices))
 	ids := make(map[string]bool, len(devices))
 	b = append(b, '[')
 	for i := range devices {
@@ -100,7 +100,7 @@ func (d *Device) check() error {
 	if err := checkName("id", d.ID); err != nil {
 		return err
 	}
-	if strings.ContainsAny(d.Type, separators) {
+	if hasSeparator(d.Type) {
 		return checkName("type", d.Type)
 	}
 	for _, f := range []struct{ name, value string }{{"id", d.ID}, {"type", d.Type}, {"mode", d.Mode}} {
@@ -182,27 +182,26 @@ func decodeDevices(s string) ([]Device, error) {
 	if s == "" || strings.HasPrefix(s, deletedPrefix) {
 		return nil, nil
 	}
-	var devices []Device
-	ids := make(map[string]bool)
-	err := oneValue(s, func(p *scanner) error {
-		if p.peek() == 'n' {
-			return p.skip(0)
+	p := newScanner(s)
+	if p.peek() == 'n' {
+		return nil, p.last(p.skip(0))
+	}
+	devices := make([]Device, 0, 8)
+	ids := make(map[string]bool, 8)
+	err := p.array(maxDevices, func(i int) error {
+		devices = append(devices, Device{})
+		d := &devices[i]
+		err := d.decode(&p)
+		if err == nil && ids[d.ID] {
+			err = fmt.Errorf("id %s is there twice", quote(d.ID))
 		}
-		return p.array(maxDevices, func(i int) error {
-			devices = append(devices, Device{})
-			d := &devices[i]
-			err := d.decode(p)
-			if err == nil && ids[d.ID] {
-				err = fmt.Errorf("id %s is there twice", quote(d.ID))
-			}
-			if err != nil {
-				return fmt.Errorf("device %d: %w", i, err)
-			}
-			ids[d.ID] = true
-			return nil
-		})
+		if err != nil {
+			return fmt.Errorf("device %d: %w", i, err)
+		}
+		ids[d.ID] = true
+		return nil
 	})
-	if err != nil {
+	if err = p.last(err); err != nil || len(devices) == 0 {
 		return nil, err
 	}
 	return devices, nil
@@ -222,7 +221,7 @@ func (d *Device) decode(p *scanner) error {
 	if err := checkName("id", d.ID); err != nil {
 		return err
 	}
-	if strings.ContainsAny(d.Type, separators) {
+	if hasSeparator(d.Type) {
 		return checkName("type", d.Type)
 	}
 	return nil
@@ -259,9 +258,7 @@ func (d *Device) decodeMember(p *scanner, name string) (err error) {
 		if field := deviceField(name); field != "" {
 			return fmt.Errorf("want it spelled %q", field)
 		}
-		var value string
-		value, err = p.raw()
-		d.Unknown = append(d.Unknown, Member{Name: name, Value: value})
+		d.Unknown, err = p.keep(d.Unknown, name)
 	}
 	return err
 }
@@ -296,7 +293,8 @@ func (d Device) MarshalJSON() ([]byte, error) { return d.append(nil) }
 // UnmarshalJSON reads one element as DecodeDevices does.
 func (d *Device) UnmarshalJSON(data []byte) error {
 	var read Device
-	if err := oneValue(string(data), read.decode); err != nil {
+	p := newScanner(string(data))
+	if err := p.last(read.decode(&p)); err != nil {
 		return err
 	}
 	*d = read

@@ -3,6 +3,7 @@ package annotations
 import (
 	"fmt"
 	"strconv"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -12,31 +13,33 @@ import (
 func appendString(b []byte, s string) []byte {
 	const hex = "0123456789abcdef"
 	b = append(b, '"')
-	for _, r := range s {
-		switch r {
-		case '"', '\\':
-			b = append(b, '\\', byte(r))
-		case '\b':
-			b = append(b, `\b`...)
-		case '\f':
-			b = append(b, `\f`...)
-		case '\n':
-			b = append(b, `\n`...)
-		case '\r':
-			b = append(b, `\r`...)
-		case '\t':
-			b = append(b, `\t`...)
-		case '<', '>', '&', '\u2028', '\u2029':
-			b = append(b, '\\', 'u', hex[r>>12&15], hex[r>>8&15], hex[r>>4&15], hex[r&15])
-		default:
-			if r < ' ' {
-				b = append(b, '\\', 'u', '0', '0', hex[r>>4], hex[r&15])
-				continue
-			}
-			b = utf8.AppendRune(b, r)
+	done := 0 // s[:done] is written
+	for i := 0; i < len(s); i++ {
+		c := s[i]
+		// The line separators U+2028 and U+2029 start with 0xe2.
+		if c >= ' ' && c != '"' && c != '\\' && c != '<' && c != '>' && c != '&' && c != 0xe2 {
+			continue
 		}
+		switch {
+		case c == '"' || c == '\\':
+			b = append(append(b, s[done:i]...), '\\', c)
+		case strings.HasPrefix(s[i:], "\u2028") || strings.HasPrefix(s[i:], "\u2029"):
+			b = append(append(b, s[done:i]...), `\u202`...)
+			i += len("\u2028") - 1
+			b = append(b, hex[s[i]&15])
+		case c >= utf8.RuneSelf:
+			continue
+		default:
+			b = append(b, s[done:i]...)
+			if at := strings.IndexByte("\b\f\n\r\t", c); at >= 0 {
+				b = append(b, '\\', "bfnrt"[at])
+			} else {
+				b = append(b, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
+			}
+		}
+		done = i + 1
 	}
-	return append(b, '"')
+	return append(append(b, s[done:]...), '"')
 }
 
 // checkText refuses a string that JSON cannot carry unchanged.

@@ -123,7 +123,9 @@ func DecideLock(q LockQuery) (LockDecision, error) {
 	if timeout == 0 {
 		timeout = DefaultLockTimeout
 	}
-	age := q.Now.Sub(lock.Time)
+	// A lock from the future by more than the timeout is not a clock a little
+	// ahead; without Abs it would be held for ever.
+	age := q.Now.Sub(lock.Time).Abs()
 	decide := func(v LockVerdict, reason string) (LockDecision, error) {
 		return LockDecision{Verdict: v, Holder: lock, Reason: reason}, nil
 	}

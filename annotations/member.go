@@ -16,9 +16,24 @@ type Member struct {
 	Value string
 }
 
+// keep reads the value of a member and adds it to the kept ones.
+func (p *scanner) keep(members []Member, name string) ([]Member, error) {
+	if len(members) == maxUnknown {
+		return nil, fmt.Errorf("more than %d unknown members", maxUnknown)
+	}
+	value, err := p.raw()
+	if err != nil {
+		return nil, err
+	}
+	return append(members, Member{Name: name, Value: value}), nil
+}
+
 // appendMembers appends kept members. written reports whether the encoder has
 // itself written a member of that name.
 func appendMembers(b []byte, members []Member, written func(name string) bool) ([]byte, error) {
+	if len(members) > maxUnknown {
+		return nil, fmt.Errorf("%d unknown members, want at most %d", len(members), maxUnknown)
+	}
 	for i, m := range members {
 		if err := checkText("member name", m.Name); err != nil {
 			return nil, err
@@ -26,8 +41,8 @@ func appendMembers(b []byte, members []Member, written func(name string) bool) (
 		if written(m.Name) || slices.ContainsFunc(members[:i], func(o Member) bool { return o.Name == m.Name }) {
 			return nil, fmt.Errorf("member %s is there twice", quote(m.Name))
 		}
-		err := oneValue(m.Value, func(p *scanner) error { return p.skip(0) })
-		if err != nil {
+		value := newScanner(m.Value)
+		if err := value.last(value.skip(0)); err != nil {
 			return nil, fmt.Errorf("member %s: %w", quote(m.Name), err)
 		}
 		b = append(appendKey(b, m.Name), m.Value...)

@@ -1,0 +1,454 @@
+package annotations
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/Project-HAMi/hami-amd/cumask"
+	"github.com/google/go-cmp/cmp"
+)
+
+// registerGolden are values of NodeRegisterKey and what they mean. The values are
+// what EncodeDevices writes.
+var registerGolden = map[string]struct {
+	value   string
+	devices []Device
+}{
+	"a shared MI300X": {
+		`[{"id":"8eff74b5-0000-1000-801b-b56457addd1b","count":10,"devmem":196288,"devcore":304,"type":"AMD Instinct MI300X","health":true,"custominfo":{"numXCC":8,"pciBDF":"0000:83:00.0"}}]`,
+		[]Device{{
+			ID: "8eff74b5-0000-1000-801b-b56457addd1b", Count: 10, Devmem: 196288, Devcore: 304,
+			Type: "AMD Instinct MI300X", Health: true, CustomInfo: CustomInfo{PCIBDF: "0000:83:00.0", NumXCC: 8},
+		}},
+	},
+	"an unhealthy hard partition on another NUMA node": {
+		`[{"id":"A-p3","index":3,"count":1,"devmem":24536,"devcore":38,"type":"AMD Instinct MI300X","numa":1,"mode":"cpx","health":false}]`,
+		[]Device{{ID: "A-p3", Index: 3, Count: 1, Devmem: 24536, Devcore: 38, Type: "AMD Instinct MI300X", Numa: 1, Mode: "cpx"}},
+	},
+	"no NUMA node, as in a virtual machine": {
+		`[{"id":"A","count":10,"devmem":16304,"devcore":32,"type":"AMD Radeon RX 9060 XT","numa":-1,"health":true,"custominfo":{"cuPerWGP":2}}]`,
+		[]Device{{ID: "A", Count: 10, Devmem: 16304, Devcore: 32, Type: "AMD Radeon RX 9060 XT", Numa: -1, Health: true, CustomInfo: CustomInfo{CUsPerWGP: 2}}},
+	},
+	"two devices, and members nobody here knows": {
+		`[{"id":"A","health":true,"devicevendor":"amd","future":{"a":[1,2.5e3,null]}},{"id":"B","health":true,"custominfo":{"xgmiPeers":[],"lanes":16}}]`,
+		[]Device{
+			{ID: "A", Health: true, Unknown: []Member{{"devicevendor", `"amd"`}, {"future", `{"a":[1,2.5e3,null]}`}}},
+			{ID: "B", Health: true, CustomInfo: CustomInfo{XGMIPeers: []string{}, Unknown: []Member{{"lanes", "16"}}}},
+		},
+	},
+	"text that JSON escapes": {
+		`[{"id":"A","type":"AMD \"Radeon\" \u003c™\u003e \\ \n","health":true}]`,
+		[]Device{{ID: "A", Type: "AMD \"Radeon\" <™> \\ \n", Health: true}},
+	},
+}
+
+func TestEncodeDevicesGolden(t *testing.T) {
+	for name, tt := range registerGolden {
+		t.Run(name, func(t *testing.T) {
+			got, err := EncodeDevices(tt.devices)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tt.value, got); diff != "" {
+				t.Errorf("value (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestDecodeDevicesGolden(t *testing.T) {
+	for name, tt := range registerGolden {
+		t.Run(name, func(t *testing.T) {
+			got, err := DecodeDevices(tt.value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tt.devices, got); diff != "" {
+				t.Errorf("devices (-want +got):\n%s", diff)
+			}
+			checkAgainstJSON(t, tt.value)
+		})
+	}
+}
+
+// What other writers put in, such as spaces, another order, escapes and zeros
+// that EncodeDevices would leave out.
+func TestDecodeDevicesOfOtherWriters(t *testing.T) {
+	want := []Device{{ID: "A", Type: "AMD X", Health: true, CustomInfo: CustomInfo{PCIBDF: "0000:83:00.0"}}}
+	for name, value := range map[string]string{
+		"spaces":              " [ { \"id\" : \"A\" ,\r\n\t\"type\":\"AMD X\",\"health\":true,\"custominfo\":{ \"pciBDF\" : \"0000:83:00.0\" } } ] ",
+		"another order":       `[{"custominfo":{"pciBDF":"0000:83:00.0"},"health":true,"type":"AMD X","id":"A"}]`,
+		"zeros":               `[{"id":"A","index":0,"count":0,"devmem":0,"devcore":0,"type":"AMD X","numa":0,"mode":"","health":true,"custominfo":{"pciBDF":"0000:83:00.0","numXCC":0}}]`,
+		"escapes":             `[{"\u0069d":"\u0041","type":"AMD\u0020X","health":true,"custominfo":{"pciBDF":"0000:83:00.0"}}]`,
+		"a member not in use": `[{"id":"A","type":"AMD X","health":true,"custominfo":{"pciBDF":"0000:83:00.0","cuPerWGP":0,"partitionProfile":""}}]`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := DecodeDevices(value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("devices (-want +got):\n%s", diff)
+			}
+			checkAgainstJSON(t, value)
+		})
+	}
+	t.Run("null custominfo", func(t *testing.T) {
+		got, err := DecodeDevices(`[{"id":"A","custominfo":null}]`)
+		if diff := cmp.Diff([]Device{{ID: "A"}}, got); diff != "" || err != nil {
+			t.Errorf("error %v, devices (-want +got):\n%s", err, diff)
+		}
+	})
+}
+
+func TestC07NoDevicesIsNotAnError(t *testing.T) {
+	for name, value := range map[string]string{
+		"empty":                 "",
+		"null":                  "null",
+		"null with spaces":      " null\n",
+		"empty list":            "[]",
+		"empty list, spaces":    " [ ] ",
+		"taken off by HAMi":     "Deleted_2026-05-01 10:00:00",
+		"taken off, no time":    "Deleted_",
+		"taken off, other time": "Deleted_2026.05.01 10:00:00",
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := DecodeDevices(value)
+			if err != nil || got != nil {
+				t.Errorf("DecodeDevices(%q) = %v, %v, want nil and no error", value, got, err)
+			}
+		})
+	}
+}
+
+// decodeDevicesRefused are values that are no device list, and a part of the
+// message that says where it fails.
+var decodeDevicesRefused = map[string]struct{ value, want string }{
+	"the older comma format":       {"A,10,196288,304,T,0,true,0,:", "byte 0: want a list"},
+	"cut off":                      {`[{"id":"A"`, "found the end"},
+	"text for memory":              {`[{"id":"A","devmem":"196288"}]`, `device 0: devmem: want a number, found the string "196288"`},
+	"an object":                    {"{}", "want a list"},
+	"a bare word":                  {"none", "want a value"},
+	"spaces":                       {"  ", "want a list, found the end"},
+	"deleted, misspelled":          {"deleted_2026-05-01 10:00:00", "want a list"},
+	"a null device":                {"[null]", "device 0: byte 1: want an object"},
+	"a number device":              {"[1]", "device 0: byte 1: want an object"},
+	"something after it":           {`[{"id":"A"}]x`, `byte 12: want the end, found "x"`},
+	"a second list":                {"[][]", "want the end"},
+	"a comma after the last":       {`[{"id":"A"},]`, "device 1"},
+	"a comma in the object":        {`[{"id":"A",}]`, "want a member name"},
+	"no comma":                     {`[{"id":"A"}{"id":"B"}]`, `want "," or "]"`},
+	"no colon":                     {`[{"id" "A"}]`, `want ":"`},
+	"no id":                        {`[{"count":10,"health":true}]`, "device 0: id is empty"},
+	"an empty id":                  {`[{"id":"","health":true}]`, "device 0: id is empty"},
+	"an id twice":                  {`[{"id":"A"},{"id":"B"},{"id":"A"}]`, `device 2: id "A" is there twice`},
+	"an id twice, escaped":         {`[{"id":"A"},{"id":"\u0041"}]`, `device 1: id "A" is there twice`},
+	"a PCI address as id":          {`[{"id":"0000:83:00.0"}]`, `device 0: id "0000:83:00.0" contains one of the separators`},
+	"a comma in the id":            {`[{"id":"A,B"}]`, "separators"},
+	"a semicolon in the type":      {`[{"id":"A","type":"AMD; X"}]`, `type "AMD; X" contains one of the separators`},
+	"a number id":                  {`[{"id":7}]`, `device 0: id: want a string, found "7"`},
+	"a null id":                    {`[{"id":null}]`, `id: want a string, found "null"`},
+	"null memory":                  {`[{"id":"A","devmem":null}]`, `devmem: want a number, found "null"`},
+	"null health":                  {`[{"id":"A","health":null}]`, "health: want true or false"},
+	"health as a number":           {`[{"id":"A","health":1}]`, "health: want true or false"},
+	"health as text":               {`[{"id":"A","health":"true"}]`, `health: want true or false, found the string "true"`},
+	"negative count":               {`[{"id":"A","count":-1}]`, `count: want a whole number from 0 to 2147483647, found "-1"`},
+	"minus zero":                   {`[{"id":"A","count":-0}]`, "count: want a whole number"},
+	"negative index":               {`[{"id":"A","index":-1}]`, "index: want a whole number"},
+	"negative memory":              {`[{"id":"A","devmem":-5}]`, "devmem"},
+	"negative cores":               {`[{"id":"A","devcore":-5}]`, "devcore"},
+	"NUMA node -2":                 {`[{"id":"A","numa":-2}]`, "numa"},
+	"NUMA node -10":                {`[{"id":"A","numa":-10}]`, "numa"},
+	"NUMA node -1.0":               {`[{"id":"A","numa":-1.0}]`, "numa"},
+	"memory beyond int32":          {`[{"id":"A","devmem":2147483648}]`, `found "2147483648"`},
+	"memory that wraps to 0":       {`[{"id":"A","devmem":4294967296}]`, "devmem"},
+	"memory that wraps in 64 bits": {`[{"id":"A","devmem":18446744073709551616}]`, "devmem"},
+	"index beyond int32":           {`[{"id":"A","index":2147483648}]`, "index"},
+	"a fraction":                   {`[{"id":"A","devmem":1.0}]`, "devmem"},
+	"an exponent":                  {`[{"id":"A","devmem":1e3}]`, "devmem"},
+	"a leading zero":               {`[{"id":"A","devmem":012}]`, "devmem"},
+	"a plus sign":                  {`[{"id":"A","devmem":+1}]`, "devmem"},
+	"hexadecimal":                  {`[{"id":"A","devmem":0x10}]`, "devmem"},
+	"a list for mode":              {`[{"id":"A","mode":["cpx"]}]`, `mode: want a string, found "[\"cpx\"]"`},
+	"a member twice":               {`[{"id":"A","devmem":1,"devmem":2}]`, `member "devmem" is there twice`},
+	"a member twice, escaped":      {`[{"id":"A","devmem":1,"\u0064evmem":2}]`, `member "devmem" is there twice`},
+	"an unknown member twice":      {`[{"id":"A","x":1,"x":1}]`, `member "x" is there twice`},
+	"a member twice further down":  {`[{"id":"A","x":[{"y":1,"y":1}]}]`, `x: member "y" is there twice`},
+	"a member in capitals":         {`[{"ID":"A"}]`, `device 0: ID: want it spelled "id"`},
+	"capitals beside the real one": {`[{"id":"A","DevMem":1}]`, `DevMem: want it spelled "devmem"`},
+	"a long s":                     {`[{"id":"A","cu` + "\u017f" + `tominfo":{}}]`, `want it spelled "custominfo"`},
+	"custominfo as a list":         {`[{"id":"A","custominfo":[]}]`, "custominfo: byte 24: want an object"},
+	"custominfo twice":             {`[{"id":"A","custominfo":{},"custominfo":{}}]`, "twice"},
+	"a custominfo member twice":    {`[{"id":"A","custominfo":{"numXCC":8,"numXCC":8}}]`, `custominfo: member "numXCC" is there twice`},
+	"half a surrogate pair":        {`[{"id":"\ud83d"}]`, "surrogate"},
+	"a reversed surrogate pair":    {`[{"id":"\udca9\ud83d"}]`, "surrogate"},
+	"not UTF-8":                    {"[{\"id\":\"A\xff\"}]", "UTF-8"},
+	"a control character":          {"[{\"id\":\"A\nB\"}]", "control character"},
+	"a strange escape":             {`[{"id":"\x41"}]`, "escape"},
+	"an escape cut off":            {`[{"id":"\u004`, "escape"},
+	"an escape and the end":        {`[{"id":"\`, "escape"},
+	"open text":                    {`[{"id":"A`, "closing quote"},
+	"a byte order mark":            {"\ufeff[]", "want a list"},
+	"single quotes":                {`[{'id':'A'}]`, "want a member name"},
+	"a comment":                    {`[/* none */]`, "want an object"},
+	"NaN in an unknown member":     {`[{"id":"A","x":NaN}]`, "x: byte 15: want a value"},
+	"no digits":                    {`[{"id":"A","x":-}]`, "want a number"},
+	"no digits after the point":    {`[{"id":"A","x":1.}]`, "want a number"},
+	"no digits in the exponent":    {`[{"id":"A","x":1e+}]`, "want a number"},
+	"a number beyond float64":      {`[{"id":"A","x":1e999}]`, "want a number"},
+}
+
+func TestC07NotADeviceList(t *testing.T) {
+	for name, tt := range decodeDevicesRefused {
+		t.Run(name, func(t *testing.T) {
+			got, err := DecodeDevices(tt.value)
+			if err == nil || got != nil {
+				t.Fatalf("DecodeDevices(%q) = %v, %v, want nil and an error", tt.value, got, err)
+			}
+			if !errors.Is(err, ErrNotDeviceList) || !strings.Contains(err.Error(), "not a JSON device list") {
+				t.Errorf("error %q does not say that it is not a JSON device list", err)
+			}
+			if !strings.Contains(err.Error(), NodeRegisterKey) || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("error %q\n does not contain the key and %q", err, tt.want)
+			}
+			if strings.ContainsRune(err.Error(), '\n') {
+				t.Errorf("error %q has more than one line", err)
+			}
+			checkAgainstJSON(t, tt.value)
+		})
+	}
+}
+
+func TestDecodeDevicesBounds(t *testing.T) {
+	nested := func(n int) string {
+		return `[{"id":"A","x":` + strings.Repeat("[", n) + strings.Repeat("]", n) + `}]`
+	}
+	members := func(n int) string {
+		var b strings.Builder
+		for i := range n {
+			fmt.Fprintf(&b, `,"m%d":0`, i)
+		}
+		return `[{"id":"A"` + b.String() + `}]`
+	}
+	list := func(n int) string {
+		var b strings.Builder
+		for i := range n {
+			fmt.Fprintf(&b, `,{"id":"%d"}`, i)
+		}
+		return `[` + b.String()[1:] + `]`
+	}
+	long := func(n int) string {
+		const frame = `[{"id":"A","mode":""}]`
+		return frame[:len(frame)-3] + strings.Repeat("x", n-len(frame)) + frame[len(frame)-3:]
+	}
+	for name, tt := range map[string]struct {
+		value string
+		ok    bool
+	}{
+		"as deep as allowed":   {nested(maxDepth), true},
+		"one deeper":           {nested(maxDepth + 1), false},
+		"far too deep":         {`[{"id":"A","x":` + strings.Repeat("[", 100000), false},
+		"unknown as allowed":   {members(maxUnknown), true},
+		"one unknown more":     {members(maxUnknown + 1), false},
+		"devices as allowed":   {list(maxDevices), true},
+		"one device more":      {list(maxDevices + 1), false},
+		"as long as allowed":   {long(MaxBytes), true},
+		"one byte longer":      {long(MaxBytes + 1), false},
+		"long and all nothing": {strings.Repeat(" ", MaxBytes+1), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := DecodeDevices(tt.value)
+			if (err == nil) != tt.ok {
+				t.Fatalf("error = %v, want accepted: %v", err, tt.ok)
+			}
+			if err != nil {
+				if len(err.Error()) > 500 {
+					t.Errorf("the error has %d bytes: %.200s...", len(err.Error()), err)
+				}
+				return
+			}
+			s, err := EncodeDevices(got)
+			if err != nil && len(tt.value) < MaxBytes {
+				t.Fatalf("EncodeDevices: %v", err)
+			}
+			if err == nil && len(s) > MaxBytes {
+				t.Errorf("EncodeDevices wrote %d bytes", len(s))
+			}
+		})
+	}
+}
+
+func TestEncodeDevicesRefuses(t *testing.T) {
+	for name, tt := range map[string]struct {
+		devices []Device
+		want    string
+	}{
+		"an empty id":                  {[]Device{{Type: "AMD X"}}, `device 0 (""): id is empty`},
+		"an id twice":                  {[]Device{{ID: "A"}, {ID: "B"}, {ID: "A"}}, `device 2 ("A"): id is there twice`},
+		"a colon in the id":            {[]Device{{ID: "0000:83:00.0"}}, "separators"},
+		"a comma in the type":          {[]Device{{ID: "A", Type: "AMD X, Y"}}, "type"},
+		"an id that is not UTF-8":      {[]Device{{ID: "A\xff"}}, `id "A\xff" is not valid UTF-8`},
+		"a type that is not UTF-8":     {[]Device{{ID: "A", Type: "\xff"}}, "type"},
+		"a mode that is not UTF-8":     {[]Device{{ID: "A", Mode: "\xff"}}, "mode"},
+		"a negative count":             {[]Device{{ID: "A", Count: -1}}, "count is -1, want 0 to 2147483647"},
+		"negative memory":              {[]Device{{ID: "A", Devmem: -1}}, "devmem"},
+		"negative cores":               {[]Device{{ID: "A", Devcore: -1}}, "devcore"},
+		"NUMA node -2":                 {[]Device{{ID: "A", Numa: -2}}, "numa is -2, want -1 to 2147483647"},
+		"a NUMA node beyond int32":     {[]Device{{ID: "A", Numa: math.MaxInt32 + 1}}, "numa"},
+		"an index beyond int32":        {[]Device{{ID: "A", Index: math.MaxInt32 + 1}}, "index"},
+		"an index beyond int64":        {[]Device{{ID: "A", Index: math.MaxUint64}}, "index"},
+		"a known member as unknown":    {[]Device{{ID: "A", Unknown: []Member{{"devmem", "1"}}}}, `member "devmem" is there twice`},
+		"the same in capitals":         {[]Device{{ID: "A", Unknown: []Member{{"Health", "true"}}}}, "twice"},
+		"an unknown member twice":      {[]Device{{ID: "A", Unknown: []Member{{"x", "1"}, {"x", "2"}}}}, "twice"},
+		"an unknown value cut off":     {[]Device{{ID: "A", Unknown: []Member{{"x", "[1"}}}}, `member "x"`},
+		"an unknown value that leaks":  {[]Device{{ID: "A", Unknown: []Member{{"x", `1,"devmem":1`}}}}, `member "x"`},
+		"no unknown value":             {[]Device{{ID: "A", Unknown: []Member{{"x", ""}}}}, `member "x"`},
+		"a member name not UTF-8":      {[]Device{{ID: "A", Unknown: []Member{{"\xff", "1"}}}}, "UTF-8"},
+		"too many unknown members":     {[]Device{{ID: "A", Unknown: make([]Member, maxMembers)}}, "members"},
+		"too many devices":             {make([]Device, maxDevices+1), "1025 devices"},
+		"more bytes than can be kept":  {[]Device{{ID: "A", Mode: strings.Repeat("x", MaxBytes)}}, "bytes"},
+		"a negative number of XCCs":    {[]Device{{ID: "A", CustomInfo: CustomInfo{NumXCC: -1}}}, "custominfo: numXCC is -1"},
+		"a number of XCCs beyond 2^31": {[]Device{{ID: "A", CustomInfo: CustomInfo{NumXCC: math.MaxInt32 + 1}}}, "numXCC"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := EncodeDevices(tt.devices)
+			if err == nil || got != "" {
+				t.Fatalf("EncodeDevices = %.200q, %v, want an error alone", got, err)
+			}
+			if !strings.Contains(err.Error(), NodeRegisterKey) || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("error %q does not contain the key and %q", err, tt.want)
+			}
+		})
+	}
+}
+
+// HAMi must understand of our value what we meant, and our bytes are those of its
+// own encoder, but for health, which HAMi leaves out when false.
+func TestHAMiReadsWhatWeWrite(t *testing.T) {
+	devices := cpx64()
+	devices[3].Health = false
+	devices[5].Numa = -1
+	value, err := EncodeDevices(devices)
+	if err != nil {
+		t.Fatal(err)
+	}
+	read, err := hamiDecode(value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	compareFields(t, devices, read)
+	for i, d := range read {
+		info := devices[i].CustomInfo
+		if d.CustomInfo["pciBDF"] != info.PCIBDF || d.CustomInfo["numXCC"] != float64(info.NumXCC) || len(d.CustomInfo["partitionProfiles"].([]any)) != 4 {
+			t.Errorf("device %d: HAMi reads custominfo %v", i, d.CustomInfo)
+		}
+	}
+	for i := range read {
+		if !read[i].Health {
+			continue
+		}
+		read[i].CustomInfo = peerCustomInfo(devices[i].CustomInfo)
+		theirs, err := json.Marshal(read[i : i+1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		ours, err := EncodeDevices(devices[i : i+1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(string(theirs), ours); diff != "" {
+			t.Fatalf("bytes (-HAMi +ours):\n%s", diff)
+		}
+	}
+}
+
+// peerCustomInfo is custominfo as Project-HAMi/amd-device-plugin builds it: a map
+// with a list of structs without tags.
+func peerCustomInfo(c CustomInfo) map[string]any {
+	type profile struct {
+		ProfileIndex    int
+		Type            string
+		MemoryCaps      string
+		NumPartitions   int
+		XCCPerPartition int
+	}
+	var profiles []profile
+	for _, p := range c.PartitionProfiles {
+		profiles = append(profiles, profile{p.ProfileIndex, p.Type, p.MemoryCaps, p.NumPartitions, p.XCCPerPartition})
+	}
+	return map[string]any{
+		"computeQueues": c.ComputeQueues, "numXCC": c.NumXCC, "partitionProfile": c.PartitionProfile,
+		"partitionProfiles": profiles, "pciBDF": c.PCIBDF, "xgmiPeers": c.XGMIPeers,
+	}
+}
+
+// All annotations of a node together may have 256 KiB. Eight GPUs in CPX mode
+// with all their custom info have to leave nearly all of that to others.
+func TestEncodeDevicesOf64PartitionsIsSmall(t *testing.T) {
+	value, err := EncodeDevices(cpx64())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(value) > MaxBytes/4 {
+		t.Errorf("64 partitions take %d bytes, want at most %d", len(value), MaxBytes/4)
+	}
+}
+
+func TestEncodeDevicesOfNone(t *testing.T) {
+	for _, devices := range [][]Device{nil, {}} {
+		if got, err := EncodeDevices(devices); got != "[]" || err != nil {
+			t.Errorf("EncodeDevices(%#v) = %q, %v, want []", devices, got, err)
+		}
+	}
+}
+
+func TestDeviceGeometry(t *testing.T) {
+	for name, tt := range map[string]struct {
+		device Device
+		want   cumask.Geometry
+	}{
+		"nothing published": {Device{Devcore: 304}, cumask.Geometry{CUs: 304}},
+		"eight XCCs":        {mi300x(0), cumask.Geometry{CUs: 304, XCCs: 8}},
+		"pairs of CUs":      {Device{Devcore: 32, CustomInfo: CustomInfo{CUsPerWGP: 2}}, cumask.Geometry{CUs: 32, CUsPerWGP: 2}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := tt.device.Geometry(); got != tt.want {
+				t.Errorf("Geometry() = %+v, want %+v", got, tt.want)
+			}
+		})
+	}
+}
+
+// json.Marshal and json.Unmarshal go through the same codec.
+func TestDeviceJSON(t *testing.T) {
+	want := mi300x(2)
+	want.Unknown = []Member{{"future", "[1]"}}
+	data, err := json.Marshal(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	value, err := EncodeDevices([]Device{want})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if "["+string(data)+"]" != value {
+		t.Errorf("json.Marshal writes\n%s\nand EncodeDevices\n%s", data, value)
+	}
+	var got Device
+	if err := json.Unmarshal(data, &got); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("json.Unmarshal (-want +got):\n%s", diff)
+	}
+	if err := json.Unmarshal([]byte(`{"id":"B","devmem":-1}`), &got); err == nil || got.ID != want.ID {
+		t.Errorf("json.Unmarshal of a negative number = %v, device now %q", err, got.ID)
+	}
+	if _, err := json.Marshal(Device{}); err == nil {
+		t.Error("json.Marshal writes a device without an id")
+	}
+}
