@@ -3,6 +3,8 @@ package cumask
 import (
 	"errors"
 	"fmt"
+	"math/bits"
+	"strings"
 )
 
 // ErrSyntax is the kind of every error about text that is not an ID list or
@@ -18,51 +20,54 @@ var ErrSyntax = errors.New("syntax error")
 // numbers above MaxCUs-1 and the empty list are errors of kind [ErrSyntax]
 // that quote the offending part. Whether the CUs exist on a certain GPU is for
 // [Geometry.Check] to say.
-func ParseSet(list string) (Set, error) {
+func ParseSet(list string) (Set, error) { return parseList(list, "cu") }
+
+// parseList reads an ID list of CUs or, in masks, GPUs; noun says which.
+func parseList(list, noun string) (Set, error) {
 	var s Set
 	if list == "" {
-		return Set{}, fmt.Errorf("cu list %q: want at least one cu: %w", list, ErrSyntax)
+		return Set{}, fmt.Errorf("%s list %q: want at least one %s: %w", noun, list, noun, ErrSyntax)
 	}
 	for rest, more := list, true; more; {
 		var part string
 		part, rest, more = cut(rest, ',')
-		lo, hi, err := parseRange(part, MaxCUs-1)
+		lo, hi, err := parseRange(part)
 		if err != nil {
-			return Set{}, fmt.Errorf("cu list %q: %w", clip(list), err)
+			return Set{}, fmt.Errorf("%s list %q: %w", noun, clip(list), err)
 		}
-		if cu := s.addRange(lo, hi); cu >= 0 {
-			return Set{}, fmt.Errorf("cu list %q: part %q names cu %d again: %w", clip(list), clip(part), cu, ErrSyntax)
+		if again := s.addRange(lo, hi); again >= 0 {
+			return Set{}, fmt.Errorf("%s list %q: part %q: %s %d is there already: %w", noun, clip(list), clip(part), noun, again, ErrSyntax)
 		}
 	}
 	return s, nil
 }
 
-// parseRange reads "n" or "lo-hi" with lo <= hi <= limit.
-func parseRange(part string, limit int) (lo, hi int, err error) {
-	n, rest := digits(part, limit)
-	lo, hi = n, n
-	if n >= 0 && rest != "" && rest[0] == '-' {
-		hi, rest = digits(rest[1:], limit)
+// parseRange reads "n" or "lo-hi".
+func parseRange(part string) (lo, hi int, err error) {
+	lo, rest := number(part)
+	hi = lo
+	if lo >= 0 && rest != "" && rest[0] == '-' {
+		hi, rest = number(rest[1:])
 	}
 	switch {
 	case part == "":
 		return 0, 0, fmt.Errorf("empty part: %w", ErrSyntax)
 	case lo < 0 || hi < 0 || rest != "":
 		return 0, 0, fmt.Errorf("part %q: want a number or lo-hi: %w", clip(part), ErrSyntax)
-	case lo > limit || hi > limit:
-		return 0, 0, fmt.Errorf("part %q: want numbers up to %d: %w", clip(part), limit, ErrSyntax)
+	case lo >= MaxCUs || hi >= MaxCUs:
+		return 0, 0, fmt.Errorf("part %q: want numbers up to %d: %w", clip(part), MaxCUs-1, ErrSyntax)
 	case lo > hi:
 		return 0, 0, fmt.Errorf("part %q: want an ascending range: %w", clip(part), ErrSyntax)
 	}
 	return lo, hi, nil
 }
 
-// digits reads the decimal number at the start of s: -1 when there is none,
-// limit+1 when it is above limit.
-func digits(s string, limit int) (n int, rest string) {
+// number reads the decimal number at the start of s: -1 when there is none,
+// MaxCUs when it is that or more.
+func number(s string) (n int, rest string) {
 	i := 0
 	for ; i < len(s) && '0' <= s[i] && s[i] <= '9'; i++ {
-		n = min(n*10+int(s[i]-'0'), limit+1)
+		n = min(n*10+int(s[i]-'0'), MaxCUs)
 	}
 	if i == 0 {
 		return -1, s
@@ -72,24 +77,21 @@ func digits(s string, limit int) (n int, rest string) {
 
 // cut is strings.Cut for one byte.
 func cut(s string, sep byte) (before, after string, found bool) {
-	for i := 0; i < len(s); i++ {
-		if s[i] == sep {
-			return s[:i], s[i+1:], true
-		}
+	if i := strings.IndexByte(s, sep); i >= 0 {
+		return s[:i], s[i+1:], true
 	}
 	return s, "", false
 }
 
 // addRange adds lo to hi and returns -1, or returns the lowest of them that
 // the set holds already.
-func (s *Set) addRange(lo, hi int) int {
-	r := Range(lo, hi)
+func (s *Set) addRange(lo, hi int) (again int) {
 	for i := lo / wordBits; i <= hi/wordBits; i++ {
-		if s.w[i]&r.w[i] != 0 {
-			again := s.Intersect(r)
-			return again.next(0)
+		word := rangeWord(i, lo, hi)
+		if both := s.w[i] & word; both != 0 {
+			return i*wordBits + bits.TrailingZeros64(both)
 		}
-		s.w[i] |= r.w[i]
+		s.w[i] |= word
 	}
 	return -1
 }

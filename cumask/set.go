@@ -46,13 +46,22 @@ func Range(lo, hi int) Set {
 	if lo > hi {
 		return s
 	}
-	first, last := lo/wordBits, hi/wordBits
-	for i := first; i <= last; i++ {
-		s.w[i] = ^uint64(0)
+	for i := lo / wordBits; i <= hi/wordBits; i++ {
+		s.w[i] = rangeWord(i, lo, hi)
 	}
-	s.w[first] &= ^uint64(0) << (lo % wordBits)
-	s.w[last] &= ^uint64(0) >> (wordBits - 1 - hi%wordBits)
 	return s
+}
+
+// rangeWord returns word i of the range lo to hi, which reaches into it.
+func rangeWord(i, lo, hi int) uint64 {
+	w := ^uint64(0)
+	if i == lo/wordBits {
+		w &= ^uint64(0) << (lo % wordBits)
+	}
+	if i == hi/wordBits {
+		w &= ^uint64(0) >> (wordBits - 1 - hi%wordBits)
+	}
+	return w
 }
 
 // Len returns how many CUs the set holds.
@@ -95,6 +104,9 @@ func (s Set) Minus(t Set) Set {
 	}
 	return s
 }
+
+func (s *Set) put(cu int)  { s.w[cu/wordBits] |= 1 << (cu % wordBits) }
+func (s *Set) drop(cu int) { s.w[cu/wordBits] &^= 1 << (cu % wordBits) }
 
 // All yields the CUs in ascending order.
 func (s Set) All() iter.Seq[int] {
