@@ -70,9 +70,9 @@ func (g Geometry) validateArrays() error {
 	switch {
 	case se < 0 || sa < 0 || cu < 0:
 		return fmt.Errorf("geometry: %d ses per xcc, %d sas per se, %d cus per sa: want none negative: %w", se, sa, cu, ErrGeometry)
-	case se > MaxCUs || sa > MaxCUs || cu > maxCUsPerSA:
+	case se > MaxCUs/g.xccs() || sa > MaxCUs || cu > maxCUsPerSA:
 		return fmt.Errorf("geometry: %d ses per xcc, %d sas per se, %d cus per sa: want at most %d, %d and %d: %w",
-			se, sa, cu, MaxCUs, MaxCUs, maxCUsPerSA, ErrGeometry)
+			se, sa, cu, MaxCUs/g.xccs(), MaxCUs, maxCUsPerSA, ErrGeometry)
 	case cu%g.wgp() != 0:
 		return fmt.Errorf("geometry: %d cus per sa in wgps of %d: want whole wgps: %w", cu, g.wgp(), ErrGeometry)
 	case se > 0 && sa > 0 && cu > 0 && g.xccs()*se*sa*cu < g.CUs:
@@ -122,18 +122,18 @@ func (g Geometry) Check(s Set) error {
 		return err
 	}
 	if over := s.Minus(g.All()); !over.Empty() {
-		return fmt.Errorf("cus %q: cu %d: want cus up to %d: %w", s, over.next(0), g.CUs-1, ErrGeometry)
+		return fmt.Errorf("cus %q: cu %d: want cus up to %d: %w", clip(s.String()), over.next(0), g.CUs-1, ErrGeometry)
 	}
 	if s.Empty() {
-		return fmt.Errorf("cus %q: want at least %d: %w", s, g.Unit(), ErrGranularity)
+		return fmt.Errorf("cus %q: want at least %d: %w", clip(s.String()), g.Unit(), ErrGranularity)
 	}
 	if half := s.Minus(g.wholeWGPs(s)); !half.Empty() {
-		return fmt.Errorf("cus %q: cu %d: want whole wgps of %d cus: %w", s, half.next(0), g.wgp(), ErrGranularity)
+		return fmt.Errorf("cus %q: cu %d: want whole wgps of %d cus: %w", clip(s.String()), half.next(0), g.wgp(), ErrGranularity)
 	}
 	var per [MaxCUs]int
 	for x, n := range g.perXCC(s, &per) {
 		if n == 0 {
-			return fmt.Errorf("cus %q: none on xcc %d: want one on each of %d: %w", s, x, g.xccs(), ErrGranularity)
+			return fmt.Errorf("cus %q: none on xcc %d: want one on each of %d: %w", clip(s.String()), x, g.xccs(), ErrGranularity)
 		}
 	}
 	return nil
@@ -144,23 +144,23 @@ func (g Geometry) wholeWGPs(s Set) Set {
 	if g.wgp() != 2 {
 		return s
 	}
-	const even = 0x5555555555555555
 	for i, w := range s.w {
-		w &= w >> 1 & even
+		w &= w >> 1 & evenBits
 		s.w[i] = w | w<<1
 	}
 	return s
 }
 
 // perXCC counts the CUs of s on each XCC into buf and returns that part of it.
-// CUs beyond the GPU are not counted.
+// CUs that the GPU does not have are not counted.
 func (g Geometry) perXCC(s Set, buf *[MaxCUs]int) []int {
-	x := min(max(g.xccs(), 1), MaxCUs)
-	per := buf[:x]
+	per := buf[:g.xccs()]
 	clear(per)
+	byXCC := newDivider(len(per))
 	s = s.Intersect(g.All())
 	for cu := range s.All() {
-		per[cu%x]++
+		_, x := byXCC.divide(cu)
+		per[x]++
 	}
 	return per
 }

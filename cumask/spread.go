@@ -14,9 +14,12 @@ type Spread struct {
 	Effective int
 }
 
-// Spread returns how the set lies on the GPU. CUs the GPU does not have are
-// not counted.
+// Spread returns how the set lies on the GPU. CUs that the GPU does not have
+// are not counted. For an impossible geometry the result is the zero Spread.
 func (g Geometry) Spread(s Set) Spread {
+	if g.Validate() != nil {
+		return Spread{}
+	}
 	var buf [MaxCUs]int
 	sp := Spread{
 		PerXCC:    append([]int(nil), g.perXCC(s, &buf)...),
@@ -37,8 +40,12 @@ func (g Geometry) Spread(s Set) Spread {
 	return sp
 }
 
-// Effective returns XCCs times the fewest CUs the set has on any XCC.
+// Effective returns the effective CUs of the set without the rest of Spread,
+// and without allocating.
 func (g Geometry) Effective(s Set) int {
+	if g.Validate() != nil {
+		return 0
+	}
 	var buf [MaxCUs]int
 	per := g.perXCC(s, &buf)
 	least := per[0]
@@ -66,7 +73,7 @@ func (g Geometry) Locate(i int) (Location, bool) {
 	if i < 0 || i >= g.CUs || i >= MaxCUs {
 		return Location{-1, -1, -1, -1}, false
 	}
-	x, w := max(g.xccs(), 1), max(g.wgp(), 1)
+	x, w := max(g.xccs(), 1), max(g.wgp(), 1) // whoever did not validate gets no panic
 	at := Location{XCC: i % x, SE: -1, SA: -1, CU: -1}
 	if g.SEsPerXCC < 1 {
 		return at, true
