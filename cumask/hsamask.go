@@ -7,9 +7,10 @@ import (
 	"strings"
 )
 
-// maxDevices bounds the GPU numbers of a mask. A node's largest known number
-// of KFD nodes is 64, and a few bytes of text must not make a million entries.
-const maxDevices = 1024
+// maxDevices bounds the GPU numbers of a mask. The most partitions known on one
+// node are 64; the bound keeps a few bytes of text from making a million
+// entries, and is MaxCUs because a Set holds the numbers while they are read.
+const maxDevices = MaxCUs
 
 // A DeviceMask is what HSA_CU_MASK says about one GPU.
 type DeviceMask struct {
@@ -59,18 +60,18 @@ func FormatHSAMask(masks []DeviceMask) (string, error) {
 // runtime does with it. ROCr reports nothing: it stops at the first bad set,
 // keeps the sets before it and leaves every other GPU on all of its CUs.
 type HSAMaskError struct {
-	Set  int          // the first bad set, from 0, and so the number of sets kept
-	Sets int          // all sets in the value
-	Kept []DeviceMask // the masks in force, ascending by device; all other GPUs are unmasked
+	Set  int          // index of the first bad set, and so the number of sets kept
+	Sets int          // number of sets in the value; Sets-Set of them are lost
+	Kept []DeviceMask // the masks in force, ascending by device; every other GPU is unmasked
 	Err  error        // what is wrong with the set, of kind ErrSyntax
 }
 
 func (e *HSAMaskError) Error() string {
-	lost := "every gpu runs unmasked"
+	lost := "all sets are ignored, every gpu runs unmasked"
 	if e.Set > 0 {
-		lost = fmt.Sprintf("sets from %d on are ignored, their gpus run unmasked", e.Set)
+		lost = "it and all sets after it are ignored, their gpus run unmasked"
 	}
-	return fmt.Sprintf("cu mask: set %d of %d: %v: %s", e.Set, e.Sets, e.Err, lost)
+	return fmt.Sprintf("cu mask: set %d of %d: %v: %s", e.Set+1, e.Sets, e.Err, lost)
 }
 
 func (e *HSAMaskError) Unwrap() error { return e.Err }
@@ -130,8 +131,8 @@ func parseMaskSet(text string) (gpus, cus Set, err error) {
 	if !ok || strings.Contains(right, ":") {
 		return Set{}, Set{}, fmt.Errorf("set %q: want one colon: %w", clip(text), ErrSyntax)
 	}
-	if gpus, err = ParseSet(left); err != nil {
-		return Set{}, Set{}, fmt.Errorf("gpus: %w", err)
+	if gpus, err = parseList(left, "gpu"); err != nil {
+		return Set{}, Set{}, err
 	}
 	if len(right) > 1 && right[0] == '0' && right[1]|0x20 == 'x' {
 		cus, err = parseHex(right[2:])
@@ -139,7 +140,7 @@ func parseMaskSet(text string) (gpus, cus Set, err error) {
 		cus, err = ParseSet(right)
 	}
 	if err != nil {
-		return Set{}, Set{}, fmt.Errorf("cus: %w", err)
+		return Set{}, Set{}, err
 	}
 	return gpus, cus, nil
 }

@@ -2,9 +2,26 @@ package cumask
 
 import "fmt"
 
-// PackAll chooses disjoint sets of the given sizes, in their order, as Pack
-// would choose one: for the containers of a pod that run at once on one GPU.
-// It finds sets whenever there are any, or changes nothing and says why not.
+// PackAll chooses disjoint sets of the given sizes, none of them touching used,
+// for the containers of a pod that run at once on one GPU. The sets come in the
+// order of the sizes; each passes [Geometry.Check]. It is all or nothing, and
+// depends on the arguments alone.
+//
+// It finds sets whenever there are any: k grants fit exactly when every XCC has
+// k free CUs and the GPU as many as they want together. For, once each grant
+// has one CU on every XCC, any of the CUs left serve any of the grants. By the
+// same argument each set can have any number of CUs on its poorest XCC up to
+// its bound, size/XCCs, as long as these numbers together do not exceed the
+// free CUs of the poorest XCC. Of all choices PackAll takes one
+//
+//  1. with the most effective CUs in total;
+//  2. then, that shares a poor XCC fairly: the set that is furthest below its
+//     bound, in proportion, is as close to it as can be, then the next;
+//  3. then, that leaves the free CUs balanced over the XCCs;
+//  4. then, by set in the order of the sizes, rules 3 and 4 of [Pack].
+//
+// With one size the result is that of Pack. The errors are those of Pack;
+// [ErrGranularity] names the size.
 func PackAll(g Geometry, used Set, sizes []int) ([]Set, error) {
 	if err := g.Validate(); err != nil {
 		return nil, err
@@ -12,7 +29,7 @@ func PackAll(g Geometry, used Set, sizes []int) ([]Set, error) {
 	sum := 0
 	for i, n := range sizes {
 		if err := g.checkCount(n); err != nil {
-			return nil, fmt.Errorf("size %d of %d: %w", i+1, len(sizes), err)
+			return nil, fmt.Errorf("grant %d of %d: %w", i+1, len(sizes), err)
 		}
 		sum += n
 	}
@@ -20,46 +37,43 @@ func PackAll(g Geometry, used Set, sizes []int) ([]Set, error) {
 		return nil, nil
 	}
 	var p packer
-	p.init(g, used)
-	buf := make([]int16, 3*MaxCUs)
-	p.buffers(buf)
-	p.count()
-	if err := p.fits(g, sum, len(sizes)); err != nil {
+	p.quota, p.open, p.perXCC, p.spare = p.counters(make([]int32, 4*p.init(g)))
+	p.setUsed(used)
+	if err := p.fits(sum, len(sizes)); err != nil {
 		return nil, err
 	}
-	lows := p.lows(g, sizes)
 	sets := make([]Set, len(sizes))
-	for i, n := range sizes {
-		sets[i] = p.take(n/g.wgp(), lows[i])
-		p.init(g, used.Union(sets[i]))
-		used = used.Union(sets[i])
-		clear(buf)
-		p.count()
+	for i, low := range p.lows(sizes) {
+		if i > 0 {
+			used = used.Union(sets[i-1])
+			p.setUsed(used)
+		}
+		sets[i] = p.take(sizes[i]/p.wgp, low)
 	}
 	return sets, nil
 }
 
-// lows decides how many units each size gets on its poorest XCC.
-func (p *packer) lows(g Geometry, sizes []int) []int {
+// lows returns how many units each size gets on its poorest XCC: the free units
+// of the GPU's poorest XCC, dealt one at a time to the size that has the
+// smallest part of its bound.
+//
+// Taking the sets one after another by these numbers leaves room for the later
+// ones: a unit beyond low comes from an XCC with the most left, and while there
+// is a unit to take beyond all the lows, that XCC has more than they need.
+func (p *packer) lows(sizes []int) []int {
 	lows := make([]int, len(sizes))
-	left := p.least
-	for i := range lows {
-		lows[i] = 1
-		left--
-	}
-	for left > 0 {
-		best := -1
-		for i, n := range sizes {
-			bound := n / g.wgp() / p.xccs
-			if lows[i] < bound && (best < 0 || lows[i]*(sizes[best]/g.wgp()/p.xccs) < lows[best]*bound) {
-				best = i
+	bound := func(i int) int { return sizes[i] / p.wgp / p.xccs }
+	for left := p.least; left > 0; left-- {
+		poorest := -1
+		for i, low := range lows {
+			if low < bound(i) && (poorest < 0 || low*bound(poorest) < lows[poorest]*bound(i)) {
+				poorest = i
 			}
 		}
-		if best < 0 {
+		if poorest < 0 {
 			break
 		}
-		lows[best]++
-		left--
+		lows[poorest]++
 	}
 	return lows
 }

@@ -1,0 +1,5 @@
+//go:build !race
+
+package cumask
+
+const raceEnabled = false
