@@ -66,7 +66,7 @@ type Case struct {
 	// ImageDetail goes into the refusal, such as "musl does not implement
 	// LD_AUDIT".
 	ImageDetail string
-	// HookFile is whether the library on the host is there and sound.
+	// HookFile is whether [Check] accepts the library on the host.
 	HookFile bool
 	// DmemCaps is whether the kernel limits every slice of the container.
 	DmemCaps bool

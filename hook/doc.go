@@ -9,8 +9,12 @@
 // dmem's; whether a slice may start with the one, the other or both is
 // [Decide].
 //
-// [Inject] turns the grants of one container into its environment and mounts;
-// [ReservedEnv] names the variables a pod may not set itself.
+//   - [Inject] turns the grants of one container into its environment and
+//     mounts, and [ReservedEnv] names the variables a pod may not set itself.
+//   - [Install] keeps the library file on the host, [Check] says whether it
+//     can be mounted, [Inspect] what it needs of a program.
+//   - [Containers] are the per-container directories that hold the hook's
+//     shared accounting file.
 //
 // Nothing here talks to Kubernetes or looks into images; hook/image tells
 // which C library an image's entry point loads.

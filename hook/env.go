@@ -109,7 +109,7 @@ type Injection struct {
 // the memory of the whole one.
 //
 // Inject only describes: the mounts' sources must exist before the container
-// starts (the library and the directory of [ContainerDir]).
+// starts ([Check], [Containers.Create]).
 func Inject(devices []Device, o Options) (Injection, error) {
 	limits, err := limitEnv(devices)
 	if err != nil || len(limits) == 0 {
