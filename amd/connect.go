@@ -18,10 +18,26 @@ import (
 // candidates left behind: fewer are better, because the group that stays is then
 // better connected. The last word has the order of the candidates.
 
-// maxSteps bounds the search. Eight GPUs have at most 70 ways to take some of
-// them, and 64 partitions on eight GPUs have 6,435 to take eight, most of which
-// are cut off early. Beyond the bound the best set seen is taken.
-const maxSteps = 4096
+const (
+	// maxSteps bounds the search for a set, in places tried. Eight GPUs have at
+	// most 70 ways to take some of them, and 64 partitions on eight GPUs 6,435
+	// to take eight, most of which are cut off early. Beyond the bound the best
+	// of the sets seen and of a few grown greedily is taken.
+	maxSteps = 4096
+	// maxStarts bounds how many are grown.
+	maxStarts = 16
+	// maxSites is more GPUs than any machine has. A node that registers more is
+	// taken in order, without a look at links.
+	maxSites = 128
+)
+
+// The kinds of pairs that make a set worse are counted in one number, the worst
+// kind in the highest bits. 21 bits hold all pairs of 2,048 devices.
+const (
+	apart     = 1 // on different GPUs
+	secondary = 1 << 21
+	primary   = 1 << 42
+)
 
 // How much a link is worth to the candidates left behind.
 const (
@@ -39,128 +55,139 @@ type site struct {
 	degree int32 // worth of one member's links to all other candidates
 }
 
-// cost of a set of devices. Less is better, first things first.
-type cost struct {
-	noXGMI, crossNUMA, apart int32 // pairs
-	kept                     int32 // worth of the links inside the set
-	broken                   int32 // worth of those to the candidates left behind
+// pair is what one device on each of two sites are to each other.
+type pair struct {
+	cost  uint64
+	worth int32
 }
 
-// network is the candidates' GPUs, the links between them and the state of the
-// search.
+// set is what a set of devices amounts to.
+type set struct {
+	cost uint64
+	// kept is the worth of the links inside, broken of those to the candidates
+	// left behind and, until the set is complete, twice of those inside.
+	kept, broken int32
+}
+
+// network is the candidates' GPUs, what they are to each other, and the state of
+// the search.
 type network struct {
 	sites  []site
-	siteOf []int32  // of each candidate
-	xgmi   []uint64 // a row of bits for each site
-	row    int      // words in a row
+	siteOf []int32 // of each candidate
+	pairs  []pair  // row by row, symmetric
 
-	numaFirst bool
-	pick      []int32 // the sites to choose from
-	left      []int32 // devices on those from here on
-	taken     []int32 // from each of those
-	steps     int
+	pick  []int32 // the sites to choose from
+	left  []int32 // devices on those from here on
+	taken []int32 // from each of those
+	total int32   // devices to take
+	steps int
 
-	best     []int32 // from each site
-	bestCost cost
-	found    bool
+	best    []int32 // from each site
+	bestSet set
+	found   bool
 }
 
-// connected takes count candidates, best connected first. ok is false when a
-// NUMA node has to be kept to and none has enough of them.
-func (f *fitter) connected(count int) (chosen []candidate, ok bool) {
+// connected takes the best connected count candidates, in their order. It
+// returns nil when a NUMA node has to be kept to and none has enough of them.
+func (f *fitter) connected(count int) []candidate {
 	f.dropLarger(count)
 	n := &f.net
-	n.numaFirst = f.pol.NUMA && !f.pol.TopologyAware
-	n.build(f.cands)
+	if !n.gather(f.cands) {
+		return f.inOrder(count)
+	}
+	n.compare(f.pol.NUMA && !f.pol.TopologyAware)
 	n.search(int32(count), f.pol.NUMABind)
 	if !n.found {
-		return nil, false
+		return nil
 	}
 	// The chosen move to the front and keep their order.
 	next := 0
 	for i, s := range n.siteOf {
-		if n.best[s] == 0 {
-			continue
+		if n.best[s] > 0 {
+			n.best[s]--
+			f.cands[next], f.cands[i] = f.cands[i], f.cands[next]
+			next++
 		}
-		n.best[s]--
-		f.cands[next], f.cands[i] = f.cands[i], f.cands[next]
-		next++
 	}
-	return f.cands[:next], true
+	return f.cands[:next]
 }
 
-// build sorts the candidates by GPU and looks up the links between the GPUs.
-func (n *network) build(cands []candidate) {
+// inOrder takes the first candidates, of one NUMA node where that is asked for.
+func (f *fitter) inOrder(count int) []candidate {
+	if !f.pol.NUMABind {
+		return f.cands[:count]
+	}
+	perNode := map[int]int{}
+	for i := range f.cands {
+		numa := f.cands[i].numa
+		if perNode[numa]++; perNode[numa] == count {
+			return slices.DeleteFunc(f.cands[:i+1], func(c candidate) bool { return c.numa != numa })
+		}
+	}
+	return nil
+}
+
+// gather sorts the candidates by GPU. A candidate without a PCI address is a GPU
+// of its own. It reports false for more GPUs than are looked at.
+func (n *network) gather(cands []candidate) bool {
 	n.sites, n.siteOf = n.sites[:0], n.siteOf[:0]
 	for i := range cands {
-		s := n.site(&cands[i])
+		c := &cands[i]
+		s := len(n.sites) - 1
+		for s >= 0 && (c.bdf == "" || n.sites[s].bdf != c.bdf) {
+			s--
+		}
 		if s < 0 {
-			s = len(n.sites)
-			n.sites = append(n.sites, site{bdf: cands[i].bdf, numa: cands[i].numa, peers: cands[i].peers})
+			if s = len(n.sites); s == maxSites {
+				return false
+			}
+			n.sites = append(n.sites, site{bdf: c.bdf, numa: c.numa, peers: c.peers})
 		}
 		n.sites[s].size++
 		n.siteOf = append(n.siteOf, int32(s))
 	}
-	n.link()
+	return true
+}
+
+// compare works out what the GPUs are to each other. Two are linked by XGMI when
+// either names the other.
+func (n *network) compare(numaFirst bool) {
+	noXGMI, crossNUMA := uint64(primary), uint64(secondary)
+	if numaFirst {
+		noXGMI, crossNUMA = crossNUMA, noXGMI
+	}
+	size := len(n.sites)
+	n.pairs = slices.Grow(n.pairs[:0], size*size)[:size*size]
 	for i := range n.sites {
-		s := &n.sites[i]
-		s.degree = sameGPU * (s.size - 1)
-		for j := range n.sites {
-			if i != j {
-				s.degree += n.sites[j].size * n.worth(i, j)
+		a := &n.sites[i]
+		a.degree = sameGPU * (a.size - 1)
+		for j := range i {
+			b := &n.sites[j]
+			p := pair{cost: apart}
+			linked := slices.Contains(a.peers, b.bdf) || slices.Contains(b.peers, a.bdf)
+			switch {
+			case linked:
+				p.worth = xgmiLink
+			case a.numa == b.numa:
+				p.worth = sameNUMA
 			}
+			if !linked {
+				p.cost += noXGMI
+			}
+			if a.numa != b.numa {
+				p.cost += crossNUMA
+			}
+			n.pairs[i*size+j], n.pairs[j*size+i] = p, p
+			a.degree += b.size * p.worth
+			b.degree += a.size * p.worth
 		}
 	}
-}
-
-// site finds the GPU of a candidate among those seen, -1 when it is new or has
-// no PCI address to tell.
-func (n *network) site(c *candidate) int {
-	if c.bdf != "" {
-		for s := len(n.sites) - 1; s >= 0; s-- {
-			if n.sites[s].bdf == c.bdf {
-				return s
-			}
-		}
-	}
-	return -1
-}
-
-// link marks the pairs of which either names the other as an XGMI peer.
-func (n *network) link() {
-	n.row = (len(n.sites) + 63) / 64
-	words := n.row * len(n.sites)
-	n.xgmi = slices.Grow(n.xgmi[:0], words)[:words]
-	clear(n.xgmi)
-	for i := range n.sites {
-		for _, peer := range n.sites[i].peers {
-			for j := range n.sites {
-				if i != j && n.sites[j].bdf == peer {
-					n.xgmi[i*n.row+j/64] |= 1 << (j % 64)
-					n.xgmi[j*n.row+i/64] |= 1 << (i % 64)
-				}
-			}
-		}
-	}
-}
-
-func (n *network) linked(i, j int) bool { return n.xgmi[i*n.row+j/64]>>(j%64)&1 != 0 }
-
-// worth of the link between a device of site i and one of site j.
-func (n *network) worth(i, j int) int32 {
-	switch {
-	case n.linked(i, j):
-		return xgmiLink
-	case n.sites[i].numa == n.sites[j].numa:
-		return sameNUMA
-	}
-	return 0
 }
 
 // search finds the best way to take count devices, with bind on one NUMA node.
 func (n *network) search(count int32, bind bool) {
 	n.best = slices.Grow(n.best[:0], len(n.sites))[:len(n.sites)]
-	n.found, n.bestCost = false, cost{}
+	n.found, n.total = false, count
 	for i := range n.sites {
 		n.pick, n.left = n.pick[:0], n.left[:0]
 		left := int32(0)
@@ -178,7 +205,7 @@ func (n *network) search(count int32, bind bool) {
 			n.taken = slices.Grow(n.taken[:0], len(n.pick))[:len(n.pick)]
 			clear(n.taken)
 			n.steps = 0
-			n.descend(0, count, cost{})
+			n.descend(0, count, set{})
 			if n.steps >= maxSteps {
 				n.approximate(count)
 			}
@@ -191,101 +218,90 @@ func (n *network) search(count int32, bind bool) {
 
 // descend decides how many to take from the p-th site to choose from, most
 // first, with count still to be taken.
-func (n *network) descend(p int, count int32, c cost) {
-	if n.found && n.compare(c, n.bestCost) > 0 {
-		return
-	}
+func (n *network) descend(p int, count int32, s set) {
 	if count == 0 {
-		n.offer(c)
+		n.offer(s)
 		return
 	}
-	if n.steps >= maxSteps {
+	// Those still to come will be on other GPUs than those taken.
+	if least := s.cost + apart*uint64(count*(n.total-count)); n.found && least > n.bestSet.cost {
 		return
 	}
-	n.steps++
 	size := n.sites[n.pick[p]].size
-	for k := min(count, size); k >= max(0, count-(n.left[p]-size)); k-- {
-		n.taken[p] = 0
-		joined := c
-		if k > 0 {
-			joined = n.join(c, p, k)
-		}
+	to := n.towards(p)
+	for k := min(count, size); k >= max(0, count-(n.left[p]-size)) && n.steps < maxSteps; k-- {
+		n.steps++
 		n.taken[p] = k
-		n.descend(p+1, count-k, joined)
+		n.descend(p+1, count-k, n.join(s, p, k, to))
 	}
 	n.taken[p] = 0
 }
 
-// join is the cost after k devices of the p-th site join those taken.
-func (n *network) join(c cost, p int, k int32) cost {
-	i := int(n.pick[p])
-	for q, t := range n.taken {
-		if t == 0 {
-			continue
-		}
-		j, pairs := int(n.pick[q]), t*k
-		c.apart += pairs
-		c.kept += pairs * n.worth(i, j)
-		if !n.linked(i, j) {
-			c.noXGMI += pairs
-		}
-		if n.sites[i].numa != n.sites[j].numa {
-			c.crossNUMA += pairs
+// towards is what one device of the p-th site is to all those taken.
+func (n *network) towards(p int) (to pair) {
+	row := n.pairs[int(n.pick[p])*len(n.sites):]
+	for q, k := range n.taken {
+		if k > 0 {
+			pair := &row[n.pick[q]]
+			to.cost += uint64(k) * pair.cost
+			to.worth += k * pair.worth
 		}
 	}
-	c.kept += sameGPU * k * (k - 1) / 2
-	c.broken += k * n.sites[i].degree
-	return c
+	return to
 }
 
-// compare judges what is inside two sets.
-func (n *network) compare(a, b cost) int {
-	first, second := cmp.Compare(a.noXGMI, b.noXGMI), cmp.Compare(a.crossNUMA, b.crossNUMA)
-	if n.numaFirst {
-		first, second = second, first
-	}
-	return cmp.Or(first, second, cmp.Compare(a.apart, b.apart))
+// join is the set after k devices of the p-th site joined it.
+func (n *network) join(s set, p int, k int32, to pair) set {
+	s.cost += uint64(k) * to.cost
+	s.kept += k*to.worth + sameGPU*k*(k-1)/2
+	s.broken += k * n.sites[n.pick[p]].degree
+	return s
 }
 
 // offer keeps the devices taken if they are better than the best so far.
-func (n *network) offer(c cost) {
-	c.broken -= 2 * c.kept // a link inside was counted from both its ends
-	if n.found && cmp.Or(n.compare(c, n.bestCost), cmp.Compare(c.broken, n.bestCost.broken)) >= 0 {
+func (n *network) offer(s set) {
+	s.broken -= 2 * s.kept // a link inside was counted from both its ends
+	if n.found && cmp.Or(cmp.Compare(s.cost, n.bestSet.cost), cmp.Compare(s.broken, n.bestSet.broken)) >= 0 {
 		return
 	}
-	n.found, n.bestCost = true, c
+	n.found, n.bestSet = true, s
 	clear(n.best)
 	for p, k := range n.taken {
 		n.best[n.pick[p]] = k
 	}
 }
 
-// maxStarts bounds how often approximate starts.
-const maxStarts = 16
-
 // approximate offers a few sets grown from one GPU, each time by the GPU that
-// costs least. It is for nodes with more ways to choose than maxSteps.
+// costs least.
 func (n *network) approximate(count int32) {
 	for start := range min(len(n.pick), maxStarts) {
 		clear(n.taken)
-		var c cost
+		var s set
 		for more, p := count, start; more > 0; {
 			k := min(more, n.sites[n.pick[p]].size)
-			c = n.join(c, p, k)
+			s = n.join(s, p, k, n.towards(p))
 			n.taken[p], more = k, more-k
-			next := -1
-			var least cost
-			for q := range n.pick {
-				if n.taken[q] > 0 || more == 0 {
-					continue
-				}
-				if grown := n.join(c, q, min(more, n.sites[n.pick[q]].size)); next < 0 || n.compare(grown, least) < 0 {
-					next, least = q, grown
-				}
-			}
-			p = next
+			p = n.cheapest(more)
 		}
-		n.offer(c)
+		n.offer(s)
 	}
 	clear(n.taken)
+}
+
+// cheapest is the site not taken from yet that costs least per device, the
+// larger of equals, as far as count devices are wanted.
+func (n *network) cheapest(count int32) int {
+	best := -1
+	var bestCost uint64
+	var bestSize int32
+	for p := range n.pick {
+		if n.taken[p] > 0 {
+			continue
+		}
+		cost, size := n.towards(p).cost, min(count, n.sites[n.pick[p]].size)
+		if best < 0 || cost < bestCost || cost == bestCost && size > bestSize {
+			best, bestCost, bestSize = p, cost, size
+		}
+	}
+	return best
 }

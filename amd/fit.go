@@ -1,8 +1,6 @@
 package amd
 
 import (
-	"math"
-
 	"github.com/Project-HAMi/hami-amd/annotations"
 	"github.com/Project-HAMi/hami-amd/cumask"
 )
@@ -27,16 +25,15 @@ func (d *Devices) Fit(req Request, pol Policy, n int, at func(i int, u *Usage)) 
 		return nil, Reasons{}
 	}
 	f := d.scratch.Get().(*fitter)
-	f.reset(d.rounding, req, &pol)
-	chosen, reasons := f.run(n, at)
+	f.own, f.at = pol, at
+	f.reset(d.rounding, req, &f.own)
 	var grants []annotations.Grant
-	if !reasons.refused {
+	if chosen := f.run(n); len(chosen) > 0 {
 		grants = make([]annotations.Grant, len(chosen))
-		for i := range chosen {
-			grants[i] = chosen[i].grant()
-		}
+		copy(grants, chosen)
 	}
-	f.release()
+	reasons := f.reasons
+	f.own.Quota, f.at = nil, nil
 	d.scratch.Put(f)
 	return grants, reasons
 }
@@ -44,22 +41,13 @@ func (d *Devices) Fit(req Request, pol Policy, n int, at func(i int, u *Usage)) 
 // A candidate is a device that could serve the request, with what would be
 // granted on it.
 type candidate struct {
-	id, typ string
-	rank    int // 0 is the best by the order given
-	mem     int32
-	cus     int32
-	hard    bool
-	numa    int
-	bdf     string
-	peers   []string
-}
-
-func (c *candidate) grant() annotations.Grant {
-	typ := c.typ
-	if typ == "" {
-		typ = Vendor // an empty type could not be read back
-	}
-	return annotations.Grant{UUID: c.id, Type: typ, MemoryMiB: c.mem, CUs: c.cus}
+	annotations.Grant
+	at    int32 // among those Fit was given
+	rank  int   // 0 is the best by the order given
+	hard  bool
+	numa  int
+	bdf   string
+	peers []string
 }
 
 // fitter is the working memory of one Fit.
@@ -69,83 +57,86 @@ type fitter struct {
 	pol      *Policy
 	reasons  Reasons
 
+	// The candidates: filled in by at, or where that is nil those of usage in
+	// the order of ranks.
+	at    func(i int, u *Usage)
 	u     Usage
-	cands []candidate
-	hards []candidate
-	net   network
-	score scorer
+	usage []Usage
+	ranks []ranked
 
-	// The CUs of the last geometry seen: devices of a node are mostly alike.
-	geometry cumask.Geometry
-	shares   int32
-	geomCUs  int32
-	// Likewise for the type filter.
-	typ        string
-	typAllowed bool
-	typSeen    bool
+	own     Policy // pol of a Fit
+	cands   []candidate
+	hards   []candidate
+	grants  []annotations.Grant
+	chosen  []int32 // the candidates behind the grants
+	net     network
+	score   scorer
+	percent percentCache
+
+	// The answer of the type filter for the last type: devices of a node are
+	// mostly alike.
+	typ                 string
+	typSeen, typAllowed bool
+}
+
+// percentCache is the last percentage counted out.
+type percentCache struct {
+	percent, cus, xccs, perWGP, shares int32
+	granted                            int32
 }
 
 func (f *fitter) reset(rounding cumask.Rounding, req Request, pol *Policy) {
 	f.rounding, f.req, f.pol = rounding, req, pol
 	f.reasons = Reasons{}
-	f.cands, f.hards = f.cands[:0], f.hards[:0]
-	f.geometry, f.geomCUs, f.shares = cumask.Geometry{}, 0, 0
 	f.typSeen = false
 }
 
-// release drops the references to what the caller owns.
-func (f *fitter) release() {
-	f.pol = nil
+// candidate looks at the i-th candidate.
+func (f *fitter) candidate(i int) *Usage {
+	if f.at == nil {
+		return &f.usage[f.ranks[i].device]
+	}
 	f.u = Usage{}
-	clear(f.cands)
-	clear(f.hards)
-	clear(f.net.sites)
-	f.typ = ""
+	f.at(i, &f.u)
+	return &f.u
 }
 
-func (f *fitter) run(n int, at func(i int, u *Usage)) ([]candidate, Reasons) {
+// run returns the grants, which are overwritten by the next run, or nil and
+// leaves the reasons in f.reasons.
+func (f *fitter) run(n int) []annotations.Grant {
 	count := int(f.req.Count)
 	f.reasons.cards = int32(n)
-	if count > n {
+	switch {
+	case count > n:
 		f.reasons.add(TooFewDevices, n)
-		return nil, f.reasons
-	}
-	if !f.valid() {
+		return nil
+	case !f.valid():
 		f.reasons.add(InsufficientCores, n)
-		return nil, f.reasons
+		return nil
 	}
-	// Unless sets have to be compared, the first that fit are taken.
-	connect := f.pol.Connected(f.req)
-	greedy := !connect && f.pol.Quota == nil
-	anyHard := false
-	for i := n - 1; i >= 0; i-- {
-		f.u = Usage{}
-		at(i, &f.u)
-		mem, cus, reason := f.check(&f.u)
-		if reason != reasonCount {
-			f.reasons.add(reason, 1)
-			continue
-		}
-		c := candidate{id: f.u.ID, typ: f.u.Type, rank: n - 1 - i, mem: mem, cus: cus, hard: f.u.Hard()}
-		if connect {
-			c.numa, c.bdf, c.peers = f.u.NUMA, f.u.PCIBDF, f.u.XGMIPeers
-		}
-		anyHard = anyHard || c.hard
-		f.cands = append(f.cands, c)
-		if greedy && !anyHard && len(f.cands) == count {
-			return f.cands, Reasons{}
+	if !f.pol.Connected(f.req) && f.pol.Quota == nil {
+		if grants, done := f.first(count, n); done {
+			return grants
 		}
 	}
+	f.collect(n)
 	if len(f.cands) < count {
 		if len(f.cands) > 0 {
 			f.reasons.add(TooFewFit, len(f.cands))
 		}
-		return nil, f.reasons
+		return nil
 	}
-	if anyHard {
-		f.smallestHardFirst()
+	chosen := f.choose(count)
+	if chosen == nil {
+		return nil
 	}
-	return f.choose(count)
+	f.grants, f.chosen = f.grants[:0], f.chosen[:0]
+	for i := range chosen {
+		f.grants = append(f.grants, chosen[i].Grant)
+		f.chosen = append(f.chosen, chosen[i].at)
+	}
+	f.reasons = Reasons{}
+	return f.grants
 }
 
 // valid refuses what Request never returns.
@@ -154,19 +145,71 @@ func (f *fitter) valid() bool {
 	return r.Cores >= 0 && r.Cores <= 100 && r.MemoryMiB >= 0 && r.MemoryPercent >= 0 && r.MemoryPercent <= 100
 }
 
+// first takes the first devices that fit. It gives up at a hard one: then all
+// have to be seen to find the smallest.
+func (f *fitter) first(count, n int) (grants []annotations.Grant, done bool) {
+	f.grants, f.chosen = f.grants[:0], f.chosen[:0]
+	for i := n - 1; i >= 0; i-- {
+		u := f.candidate(i)
+		mem, cus, reason := f.check(u)
+		if reason != fits {
+			f.reasons.add(reason, 1)
+			continue
+		}
+		if u.Hard() {
+			f.reasons = Reasons{cards: int32(n)}
+			return nil, false
+		}
+		f.grants = append(f.grants, grant(u, mem, cus))
+		f.chosen = append(f.chosen, int32(i))
+		if len(f.grants) == count {
+			f.reasons = Reasons{}
+			return f.grants, true
+		}
+	}
+	if len(f.grants) > 0 {
+		f.reasons.add(TooFewFit, len(f.grants))
+	}
+	return nil, true
+}
+
+// collect finds all devices that could serve the request.
+func (f *fitter) collect(n int) {
+	f.cands, f.hards = f.cands[:0], f.hards[:0]
+	for i := n - 1; i >= 0; i-- {
+		u := f.candidate(i)
+		mem, cus, reason := f.check(u)
+		if reason != fits {
+			f.reasons.add(reason, 1)
+			continue
+		}
+		f.cands = append(f.cands, candidate{
+			Grant: grant(u, mem, cus), at: int32(i), rank: n - 1 - i, hard: u.Hard(),
+			numa: u.NUMA, bdf: u.PCIBDF, peers: u.XGMIPeers,
+		})
+	}
+}
+
+func grant(u *Usage, mem, cus int32) annotations.Grant {
+	typ := u.Type
+	if typ == "" {
+		typ = Vendor // an empty type could not be read back
+	}
+	return annotations.Grant{UUID: u.ID, Type: typ, MemoryMiB: mem, CUs: cus}
+}
+
 // check returns what would be granted on the device, or the reason against it.
-// The reason is reasonCount when there is none.
 func (f *fitter) check(u *Usage) (mem, cus int32, _ Reason) {
 	switch {
 	case !u.Health:
 		return 0, 0, Unhealthy
 	case u.Cordoned:
 		return 0, 0, Cordoned
-	case !f.allowsType(u.Type):
+	case f.pol.filters && !f.allowsType(u.Type):
 		return 0, 0, TypeMismatch
-	case !f.pol.allowsUUID(u.ID):
+	case f.pol.filters && !f.pol.allowsUUID(u.ID):
 		return 0, 0, UUIDMismatch
-	case !f.pol.allowsIndex(u.Index):
+	case f.pol.filters && !f.pol.allowsIndex(u.Index):
 		return 0, 0, IndexMismatch
 	case u.Used >= u.Count:
 		return 0, 0, SharesExhausted
@@ -181,19 +224,19 @@ func (f *fitter) check(u *Usage) (mem, cus int32, _ Reason) {
 		return 0, 0, InsufficientMemory
 	}
 	cus = f.cus(u, mem)
-	if u.Geometry.CUs <= 0 || u.Geometry.CUs > math.MaxInt32 || cus < 0 || cus > int32(u.Geometry.CUs)-max(u.UsedCUs, 0) {
+	if u.CUs <= 0 || cus < 0 || cus > u.CUs-max(u.UsedCUs, 0) {
 		return 0, 0, InsufficientCores
 	}
 	// Somebody may hold a share of nothing; a whole device is still not shared.
-	if u.Used > 0 && mem == u.MemoryMiB && cus == int32(u.Geometry.CUs) {
+	if u.Used > 0 && mem == u.MemoryMiB && cus == u.CUs {
 		return 0, 0, InsufficientMemory
 	}
-	return mem, cus, reasonCount
+	return mem, cus, fits
 }
 
 func (f *fitter) allowsType(typ string) bool {
 	if !f.typSeen || f.typ != typ {
-		f.typ, f.typAllowed, f.typSeen = typ, f.pol.allowsType(typ), true
+		f.typ, f.typSeen, f.typAllowed = typ, true, f.pol.allowsType(typ)
 	}
 	return f.typAllowed
 }
@@ -217,46 +260,46 @@ func (f *fitter) memory(u *Usage) int32 {
 // cus is the number of CUs that would be granted on the device, -1 when its
 // geometry cannot be. All memory without CUs is a whole device, as in HAMi.
 func (f *fitter) cus(u *Usage, mem int32) int32 {
-	g := u.Geometry
 	switch {
-	case u.Hard(), f.req.Cores == 100, f.req.Cores == 0 && mem >= u.MemoryMiB:
-		return int32(g.CUs)
+	case f.req.Cores == 100, u.Hard(), f.req.Cores == 0 && mem >= u.MemoryMiB:
+		return u.CUs
 	case f.req.Cores == 0:
 		return 0
 	}
-	if g != f.geometry || u.Count != f.shares {
-		f.geometry, f.shares, f.geomCUs = g, u.Count, -1
-		if n, err := f.rounding.CUs(g, int(f.req.Cores), int(u.Count)); err == nil {
-			f.geomCUs = int32(n)
+	p := &f.percent
+	if f.req.Cores != p.percent || u.CUs != p.cus || u.XCCs != p.xccs || u.CUsPerWGP != p.perWGP || u.Count != p.shares {
+		*p = percentCache{percent: f.req.Cores, cus: u.CUs, xccs: u.XCCs, perWGP: u.CUsPerWGP, shares: u.Count, granted: -1}
+		if n, err := f.rounding.CUs(u.Geometry(), int(f.req.Cores), int(u.Count)); err == nil {
+			p.granted = int32(n)
 		}
 	}
-	return f.geomCUs
+	return p.granted
 }
 
-// choose takes count of the candidates by the policy.
-func (f *fitter) choose(count int) ([]candidate, Reasons) {
+// choose takes count of the candidates by the policy, nil when no choice will do.
+func (f *fitter) choose(count int) []candidate {
+	f.smallestHardFirst()
 	chosen := f.cands[:count]
 	if f.pol.Connected(f.req) {
-		var ok bool
-		if chosen, ok = f.connected(count); !ok {
+		if chosen = f.connected(count); chosen == nil {
 			f.reasons.add(NUMAMismatch, len(f.cands))
-			return nil, f.reasons
+			return nil
 		}
 	}
 	if f.pol.Quota == nil || f.pol.Quota(total(chosen)) {
-		return chosen, Reasons{}
+		return chosen
 	}
 	if chosen = f.cheapest(count); f.pol.Quota(total(chosen)) {
-		return chosen, Reasons{}
+		return chosen
 	}
 	f.reasons.add(QuotaExceeded, len(f.cands))
-	return nil, f.reasons
+	return nil
 }
 
 func total(chosen []candidate) int64 {
 	var mem int64
 	for i := range chosen {
-		mem += int64(chosen[i].mem)
+		mem += int64(chosen[i].MemoryMiB)
 	}
 	return mem
 }

@@ -42,7 +42,9 @@ type nodeBook struct {
 	fault      error
 	usage      []Usage
 	index      map[string]int // device id to place in usage
-	candidates []int32        // places in usage of what HAMi takes for AMD devices
+	candidates []int          // places in usage of what HAMi takes for AMD devices
+	groups     []groups       // of usage
+	score      float32        // of usage, see nodeScore
 	pods       map[types.UID]*podBook
 }
 
@@ -75,8 +77,13 @@ func (l *Ledger) SetNode(node *corev1.Node) error {
 	n := l.node(node.Name)
 	n.known = true
 	n.fault = errors.Join(err, cordonErr)
-	if n.fault == nil && len(node.Status.Capacity) > 0 && !l.devices.Healthy(node.Status.Capacity) {
-		n.fault = fmt.Errorf("node %q: capacity of %s is 0: is the device plugin running?", node.Name, l.devices.config.ResourceCountName)
+	// A status that lists no resources at all was written by hand.
+	resources := node.Status.Allocatable
+	if len(resources) == 0 {
+		resources = node.Status.Capacity
+	}
+	if n.fault == nil && len(devices) > 0 && len(resources) > 0 && !l.devices.Healthy(resources) {
+		n.fault = fmt.Errorf("node %q: offers no %s: want the device plugin running there with a healthy GPU", node.Name, l.devices.config.ResourceCountName)
 	}
 	if value := node.Annotations[annotations.NodeRegisterKey]; err == nil && (value != n.value || n.usage == nil) {
 		n.value = value
@@ -109,9 +116,10 @@ func (n *nodeBook) register(devices []annotations.Device) {
 		n.usage[i] = UsageOf(&devices[i])
 		n.index[devices[i].ID] = i
 		if strings.Contains(strings.ToUpper(devices[i].Type), Vendor) {
-			n.candidates = append(n.candidates, int32(i))
+			n.candidates = append(n.candidates, i)
 		}
 	}
+	n.groups = groupsOf(n.usage)
 	n.recount()
 }
 
@@ -125,6 +133,7 @@ func (n *nodeBook) recount() {
 	for _, p := range n.pods {
 		n.count(n.usage, p)
 	}
+	n.score = nodeScore(n.usage)
 }
 
 func (n *nodeBook) count(usage []Usage, p *podBook) {
@@ -149,7 +158,7 @@ func (l *Ledger) RemoveNode(name string) {
 	if !ok {
 		return
 	}
-	n.known, n.value, n.fault, n.usage, n.index, n.candidates = false, "", nil, nil, nil, nil
+	n.known, n.value, n.fault, n.usage, n.index, n.candidates, n.groups = false, "", nil, nil, nil, nil, nil
 	l.drop(n)
 }
 
@@ -290,6 +299,7 @@ func (l *Ledger) replace(uid types.UID, book *podBook) {
 	}
 	n := l.node(book.node)
 	n.count(n.usage, book)
+	n.score = nodeScore(n.usage)
 	n.pods[uid] = book
 	l.pods[uid] = book
 }

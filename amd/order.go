@@ -1,7 +1,7 @@
 package amd
 
 import (
-	"cmp"
+	"math"
 	"slices"
 	"strings"
 
@@ -69,51 +69,68 @@ func parseOrdering(policy string, weights annotations.ScoringWeights) ordering {
 	return o
 }
 
-// ranked is a device to be ordered.
+// ranked is a device to be ordered: where it is in the node's usage, and its
+// keys, one after the other in 32 bits each. More is tried sooner.
 type ranked struct {
-	device int32 // place in the node's usage
-	score  float32
-	used   int32
-	numa   int
-	index  uint
+	device int32
+	keys   [maxKeys / 2]uint64
+}
+
+// maxKeys is how many keys a chain can have: each of the chained kinds once.
+const maxKeys = 4
+
+// rank works out the keys of a device. HAMi adds the request to a device's score
+// only where its type is just "AMD"; real types name a product.
+func (o *ordering) rank(device int, u *Usage) ranked {
+	r := ranked{device: int32(device)}
+	for i, key := range o.keys {
+		var k uint32
+		switch key {
+		case fullest:
+			k = math.Float32bits(o.score(u)) // monotonic: scores are never negative
+		case emptiest:
+			k = ^math.Float32bits(o.score(u))
+		case leastShared:
+			k = ^uint32(u.Used)
+		case highestNUMA:
+			k = uint32(int32(u.NUMA)) ^ 1<<31 // -1 before 0
+		case highestIndex:
+			k = uint32(u.Index)
+		}
+		r.keys[i/2] |= uint64(k) << (32 * (1 - i%2))
+	}
+	return r
+}
+
+// score is how full a device is.
+func (o *ordering) score(u *Usage) float32 {
+	if u.Used <= 0 || u.Count <= 0 || u.CUs <= 0 || u.MemoryMiB <= 0 {
+		return 0
+	}
+	return hamiWeight * (float32(o.weights.Slot)*float32(u.Used)/float32(u.Count) +
+		float32(o.weights.Core)*float32(u.UsedCUs)/float32(u.CUs) +
+		float32(o.weights.Memory)*float32(u.UsedMiB)/float32(u.MemoryMiB))
 }
 
 // sort puts the device to be tried first last. Devices that are equal in every
 // key keep their order.
-func (o *ordering) sort(devices []ranked) {
-	slices.SortStableFunc(devices, func(a, b ranked) int {
-		for _, key := range o.keys {
-			d := 0
-			switch key {
-			case fullest:
-				d = cmp.Compare(a.score, b.score)
-			case emptiest:
-				d = cmp.Compare(b.score, a.score)
-			case leastShared:
-				d = cmp.Compare(b.used, a.used)
-			case highestNUMA:
-				d = cmp.Compare(a.numa, b.numa)
-			case highestIndex:
-				d = cmp.Compare(a.index, b.index)
-			}
-			if d != 0 {
-				return d
-			}
+func sortRanked(devices []ranked) {
+	if len(devices) > 32 {
+		slices.SortStableFunc(devices, func(a, b ranked) int { return slices.Compare(a.keys[:], b.keys[:]) })
+		return
+	}
+	for i := 1; i < len(devices); i++ {
+		for j := i; j > 0 && devices[j].before(&devices[j-1]); j-- {
+			devices[j], devices[j-1] = devices[j-1], devices[j]
 		}
-		return 0
-	})
+	}
 }
 
-// rank scores a device by what is in use of it. HAMi adds the request only to
-// devices whose type is just "AMD"; real types name a product.
-func (o *ordering) rank(device int32, u *Usage) ranked {
-	r := ranked{device: device, used: u.Used, numa: u.NUMA, index: u.Index}
-	if u.Count != 0 && u.Geometry.CUs != 0 && u.MemoryMiB != 0 {
-		r.score = hamiWeight * (float32(o.weights.Slot)*float32(u.Used)/float32(u.Count) +
-			float32(o.weights.Core)*float32(u.UsedCUs)/float32(u.Geometry.CUs) +
-			float32(o.weights.Memory)*float32(u.UsedMiB)/float32(u.MemoryMiB))
+func (r *ranked) before(o *ranked) bool {
+	if r.keys[0] != o.keys[0] {
+		return r.keys[0] < o.keys[0]
 	}
-	return r
+	return r.keys[1] < o.keys[1]
 }
 
 // nodeScore is HAMi's score of a node before the placement: how full it is, 0
@@ -123,7 +140,7 @@ func nodeScore(usage []Usage) float32 {
 	for i := range usage {
 		u := &usage[i]
 		used, cus, mem = used+int64(u.Used), cus+int64(u.UsedCUs), mem+int64(u.UsedMiB)
-		shares, allCUs, allMem = shares+int64(u.Count), allCUs+int64(u.Geometry.CUs), allMem+int64(u.MemoryMiB)
+		shares, allCUs, allMem = shares+int64(u.Count), allCUs+int64(u.CUs), allMem+int64(u.MemoryMiB)
 	}
 	if shares == 0 || allCUs == 0 || allMem == 0 {
 		return 0

@@ -42,6 +42,7 @@ type Policy struct {
 	// index filters on the registered index where indexed is set.
 	index   []uint
 	indexed bool
+	filters bool // any of these is set
 }
 
 // ParsePolicy reads a pod's annotations; gpuPolicy is the scheduler's
@@ -65,6 +66,7 @@ func ParsePolicy(pod map[string]string, gpuPolicy string) Policy {
 		p.index, _ = parseIndexes(value)
 		p.indexed = true
 	}
+	p.filters = p.indexed || p.useType != nil || p.noUseType != nil || p.useUUID != nil || p.noUseUUID != nil
 	if value, ok := pod[annotations.NUMABindKey]; ok {
 		p.NUMABind, _ = strconv.ParseBool(value)
 	}

@@ -40,6 +40,9 @@ const (
 	TooFewDevices
 
 	reasonCount
+
+	// fits is no reason.
+	fits = reasonCount
 )
 
 // String is HAMi's word, without spaces so that its event parser reads it.

@@ -20,9 +20,10 @@ type Request struct {
 	Cores int32
 }
 
-// Whole reports whether the request is for entire GPUs, shared with nobody.
+// Whole reports whether the request is for entire GPUs, shared with nobody: all
+// memory, and all CUs or none by name.
 func (r Request) Whole() bool {
-	return r.MemoryMiB == 0 && (r.MemoryPercent == 0 || r.MemoryPercent == 100) && r.Cores == 100
+	return r.MemoryMiB == 0 && r.MemoryPercent%100 == 0 && r.Cores%100 == 0
 }
 
 // Request reads what a container asks for, each resource from its limits, else

@@ -172,28 +172,20 @@ func (d Decision) Apply() *corev1.Pod {
 // evaluator tries one pod on one node after the other.
 type evaluator struct {
 	d          *Devices
-	fit        fitter
-	scorer     scorer
+	pod        *corev1.Pod
+	requests   []podRequest
+	asking     int // of them
 	pol        Policy
 	ord        ordering
 	nodePolicy string
-	own        *podBook
-	quota      func(memMiB int64) bool
+	own        *podBook // what the pod holds from an earlier decision
 
-	asking   int // containers
-	requests []podRequest
-	pod      *corev1.Pod
-
-	cur   []Usage // what Fit sees: the node's own books, or work
-	work  []Usage
-	order []ranked
-	at    func(i int, u *Usage)
-	plain func(i int, u *Usage)
-
-	grants annotations.PodGrants
+	fit    fitter
+	scorer scorer
+	work   []Usage // the node's usage with the containers placed so far
 	buf    []annotations.Grant
-	kept   annotations.PodGrants
-	flat   []annotations.Grant
+	grants annotations.PodGrants // of the node at hand
+	kept   annotations.PodGrants // of the best one
 
 	// Memory of the containers placed so far, for the quota.
 	running, peak int64
@@ -243,8 +235,6 @@ func (l *Ledger) evaluator(pod *corev1.Pod, opts ScheduleOptions) (*evaluator, e
 			return opts.Quota(pod.Namespace, max(e.peak, e.running+memMiB))
 		}
 	}
-	e.at = func(i int, u *Usage) { *u = e.cur[e.order[i].device] }
-	e.plain = func(i int, u *Usage) { *u = e.cur[i] }
 	e.grants = make(annotations.PodGrants, len(e.requests))
 	return e, nil
 }
@@ -271,81 +261,78 @@ func (e *evaluator) node(n *nodeBook) (float32, *Refusal) {
 	if n.fault != nil {
 		return 0, &Refusal{Node: n.name, Err: n.fault}
 	}
-	before := n.usage
+	before, score := n.usage, n.score
 	if e.own != nil && e.own.node == n.name {
 		before = n.without(e.own)
+		score = nodeScore(before)
 	}
-	e.cur = before
+	usage := before
 	if e.asking > 1 {
 		e.work = append(e.work[:0], before...)
-		e.cur = e.work
+		usage = e.work
 	}
-	e.buf, e.flat = e.buf[:0], e.flat[:0]
+	e.buf = e.buf[:0]
 	e.running, e.peak = 0, 0
+	e.scorer.begin(before, n.groups)
 	for i := range e.requests {
 		r := &e.requests[i]
 		e.grants[i] = nil
 		if r.Count == 0 {
 			continue
 		}
-		if reasons := e.container(n, i); reasons.refused {
-			return 0, &Refusal{Node: n.name, Container: r.name, Reasons: reasons}
+		if !e.container(n, usage, i) {
+			return 0, &Refusal{Node: n.name, Container: r.name, Reasons: e.fit.reasons}
 		}
 	}
-	e.cur = before
-	flat := e.buf
+	if e.d.config.DisableScore {
+		return score, nil
+	}
 	if e.asking > 1 {
 		for _, h := range Peak(e.pod, e.grants) {
-			e.flat = append(e.flat, annotations.Grant{UUID: h.UUID, Type: h.Type, MemoryMiB: h.MemoryMiB, CUs: h.CUs})
+			e.scorer.grant(n.index[h.UUID], h.Shares, &annotations.Grant{MemoryMiB: h.MemoryMiB, CUs: h.CUs})
 		}
-		flat = e.flat
 	}
-	return e.score(before, flat), nil
-}
-
-// score is HAMi's score of the node, and this package's when it is on, which
-// HAMi multiplies to be heard first and turns over for spread.
-func (e *evaluator) score(before []Usage, grants []annotations.Grant) float32 {
-	score := nodeScore(before)
-	if e.d.config.DisableScore {
-		return score
-	}
+	// HAMi multiplies a score like this one to be heard first, and turns it over
+	// for spread, which takes the node with the lowest.
 	weight := float32(10000)
 	if e.nodePolicy == annotations.PolicySpread {
 		weight = -weight
 	}
-	return score + weight*e.scorer.run(grants, len(before), e.plain)
+	return score + weight*e.scorer.result(), nil
 }
 
 // container places one container and counts what stays.
-func (e *evaluator) container(n *nodeBook, i int) Reasons {
+func (e *evaluator) container(n *nodeBook, usage []Usage, i int) bool {
 	r := &e.requests[i]
-	e.order = e.order[:0]
+	f := &e.fit
+	f.usage, f.ranks = usage, f.ranks[:0]
 	for _, device := range n.candidates {
-		e.order = append(e.order, e.ord.rank(device, &e.cur[device]))
+		f.ranks = append(f.ranks, e.ord.rank(device, &usage[device]))
 	}
-	e.ord.sort(e.order)
-	e.fit.reset(e.d.rounding, r.Request, &e.pol)
-	chosen, reasons := e.fit.run(len(e.order), e.at)
-	if reasons.refused {
-		return reasons
+	sortRanked(f.ranks)
+	f.reset(e.d.rounding, r.Request, &e.pol)
+	grants := f.run(len(f.ranks))
+	if f.reasons.refused {
+		return false
 	}
-	first := len(e.buf)
-	mem := int64(0)
-	for j := range chosen {
-		g := chosen[j].grant()
-		e.buf = append(e.buf, g)
-		mem += int64(g.MemoryMiB)
-		if r.stays && e.asking > 1 {
-			e.cur[n.index[g.UUID]].Add(g)
+	first, mem := len(e.buf), int64(0)
+	e.buf = append(e.buf, grants...)
+	e.grants[i] = e.buf[first:len(e.buf):len(e.buf)]
+	for j := range grants {
+		mem += int64(grants[j].MemoryMiB)
+		device := int(f.ranks[f.chosen[j]].device)
+		switch {
+		case e.asking == 1:
+			e.scorer.grant(device, 1, &grants[j])
+		case r.stays:
+			usage[device].Add(grants[j])
 		}
 	}
-	e.grants[i] = e.buf[first:len(e.buf):len(e.buf)]
 	e.peak = max(e.peak, e.running+mem)
 	if r.stays {
 		e.running += mem
 	}
-	return Reasons{}
+	return true
 }
 
 // without is the node's usage as if a pod of it held nothing.

@@ -42,127 +42,144 @@ func (d *Devices) Score(grants []annotations.Grant, n int, at func(i int, u *Usa
 		return 0
 	}
 	f := d.scratch.Get().(*fitter)
-	score := f.score.run(grants, n, at)
-	clear(f.score.before)
-	d.scratch.Put(f)
-	return score
+	defer d.scratch.Put(f)
+	s := &f.score
+	s.copies = slices.Grow(s.copies[:0], n)[:n]
+	clear(s.copies)
+	for i := range s.copies {
+		at(i, &s.copies[i])
+	}
+	s.begin(s.copies, nil)
+	for i := range grants {
+		for device := range s.copies {
+			if s.copies[device].ID == grants[i].UUID {
+				s.grant(device, 1, &grants[i])
+				break
+			}
+		}
+	}
+	return s.result()
 }
+
+// groups tells the groups of a node's devices apart. -1 is none.
+type groups struct{ xgmi, gpu int32 }
 
 // scorer is the working memory of one Score.
 type scorer struct {
+	copies  []Usage
 	before  []Usage
-	idle    []bool // before the placement
-	left    []bool // idle after it as well
+	groups  []groups // of the devices, where they are known already
 	granted []granted
 	seen    []int // first devices of the groups judged
 }
 
 // granted is what a placement adds to one device.
 type granted struct {
-	device, shares int
-	mem, cus       int64
+	device int
+	shares int32
+	mem    int32
+	cus    int32
 }
 
-func (s *scorer) run(grants []annotations.Grant, n int, at func(i int, u *Usage)) float32 {
-	s.before = slices.Grow(s.before[:0], n)[:n]
-	clear(s.before)
-	s.idle = s.idle[:0]
-	for i := range s.before {
-		at(i, &s.before[i])
-		s.idle = append(s.idle, s.before[i].Used <= 0)
+// begin starts on a node whose usage is before.
+func (s *scorer) begin(before []Usage, groups []groups) {
+	s.before, s.groups, s.granted = before, groups, s.granted[:0]
+}
+
+// grant adds shares of a device, which hold g together.
+func (s *scorer) grant(device int, shares int32, g *annotations.Grant) {
+	for i := range s.granted {
+		if o := &s.granted[i]; o.device == device {
+			o.shares, o.mem, o.cus = saturate(o.shares, shares), saturate(o.mem, g.MemoryMiB), saturate(o.cus, g.CUs)
+			return
+		}
 	}
-	s.collect(grants)
+	s.granted = append(s.granted, granted{device: device, shares: shares, mem: g.MemoryMiB, cus: g.CUs})
+}
+
+// result is the score of the grants so far.
+func (s *scorer) result() float32 {
 	if len(s.granted) == 0 {
 		return 0
-	}
-	s.left = append(s.left[:0], s.idle...)
-	for i := range s.granted {
-		s.left[s.granted[i].device] = false
 	}
 	var delta float64
 	for i := range s.granted {
 		g := &s.granted[i]
 		u := &s.before[g.device]
-		after := *u
-		after.Used = saturate(after.Used, int32(g.shares))
-		after.UsedMiB = int32(min(int64(after.UsedMiB)+g.mem, int64(after.MemoryMiB)))
-		after.UsedCUs = int32(min(int64(after.UsedCUs)+g.cus, int64(after.Geometry.CUs)))
-		delta += stranded(&after) - stranded(u)
+		delta += stranded(u, saturate(u.Used, g.shares), saturate(u.UsedMiB, g.mem), saturate(u.UsedCUs, g.cus)) -
+			stranded(u, u.Used, u.UsedMiB, u.UsedCUs)
 	}
-	delta += brokenGroup*float64(s.broken(xgmiGroup)) + brokenRow*float64(s.broken(partitionsOf))
+	delta += brokenGroup * float64(s.broken(func(g groups) int32 { return g.xgmi }, xgmiGroup))
+	delta += brokenRow * float64(s.broken(func(g groups) int32 { return g.gpu }, partitionsOf))
 	delta /= float64(len(s.granted))
 	score := (scoreRange - delta) / (2 * scoreRange)
 	return float32(int(score*scoreSteps+0.5)) / scoreSteps
 }
 
-// collect adds up the grants on each device.
-func (s *scorer) collect(grants []annotations.Grant) {
-	s.granted = s.granted[:0]
-	for i := range grants {
-		g := &grants[i]
-		device := slices.IndexFunc(s.before, func(u Usage) bool { return u.ID == g.UUID })
-		if device < 0 {
-			continue
-		}
-		at := slices.IndexFunc(s.granted, func(h granted) bool { return h.device == device })
-		if at < 0 {
-			at = len(s.granted)
-			s.granted = append(s.granted, granted{device: device})
-		}
-		s.granted[at].shares++
-		s.granted[at].mem += int64(g.MemoryMiB)
-		s.granted[at].cus += int64(g.CUs)
-	}
-}
-
-// stranded is the part of a device that can no longer be used, in GPUs.
-func stranded(u *Usage) float64 {
-	if u.MemoryMiB <= 0 || u.Geometry.CUs <= 0 || u.Hard() {
+// stranded is the part of a device that can no longer be used, in GPUs, when
+// this much of it is in use.
+func stranded(u *Usage, used, mem, cus int32) float64 {
+	if u.MemoryMiB <= 0 || u.CUs <= 0 || u.Hard() {
 		return 0
 	}
-	mem := free(u.UsedMiB, float64(u.MemoryMiB))
-	cus := free(u.UsedCUs, float64(u.Geometry.CUs))
-	if u.Used >= u.Count {
-		return max(mem, cus) // no share is left to use it
+	freeMem, freeCUs := free(mem, u.MemoryMiB), free(cus, u.CUs)
+	if used >= u.Count {
+		return max(freeMem, freeCUs) // no share is left to use it
 	}
-	return max(mem, cus) - min(mem, cus)
+	return max(freeMem, freeCUs) - min(freeMem, freeCUs)
 }
 
-func free(used int32, total float64) float64 {
-	return min(max(1-float64(used)/total, 0), 1)
+// free is the free part of total, between 0 and 1.
+func free(used, total int32) float64 {
+	return min(max(1-float64(used)/float64(total), 0), 1)
 }
 
 // broken is how many more groups are partly used after the placement than were
-// before it. in says whether a device is in the group of another one.
-func (s *scorer) broken(in func(u, of *Usage) bool) int {
+// before it. A group is known by its number, or where groups have no numbers yet
+// by in, which says whether a device is in the group of another one.
+func (s *scorer) broken(number func(groups) int32, in func(u, of *Usage) bool) int {
 	s.seen = s.seen[:0]
 	more := 0
 	for i := range s.granted {
-		of := &s.before[s.granted[i].device]
+		device := s.granted[i].device
+		if s.groups != nil && number(s.groups[device]) < 0 {
+			continue
+		}
 		first, size, idle, left := -1, 0, 0, 0
 		for j := range s.before {
-			if !in(&s.before[j], of) {
+			if s.groups != nil && number(s.groups[j]) != number(s.groups[device]) ||
+				s.groups == nil && !in(&s.before[j], &s.before[device]) {
 				continue
 			}
 			if first < 0 {
 				first = j
 			}
 			size++
-			idle += count(s.idle[j])
-			left += count(s.left[j])
+			if s.before[j].Used <= 0 {
+				idle++
+				left += 1 - s.uses(j)
+			}
 		}
 		if size < 2 || slices.Contains(s.seen, first) {
 			continue
 		}
 		s.seen = append(s.seen, first)
-		more += count(0 < left && left < size) - count(0 < idle && idle < size)
+		if 0 < left && left < size {
+			more++
+		}
+		if 0 < idle && idle < size {
+			more--
+		}
 	}
 	return more
 }
 
-func count(b bool) int {
-	if b {
-		return 1
+// uses is 1 when the placement uses the device.
+func (s *scorer) uses(device int) int {
+	for i := range s.granted {
+		if s.granted[i].device == device {
+			return 1
+		}
 	}
 	return 0
 }
@@ -173,3 +190,20 @@ func xgmiGroup(u, of *Usage) bool {
 }
 
 func partitionsOf(u, of *Usage) bool { return of.PCIBDF != "" && u.PCIBDF == of.PCIBDF }
+
+// groupsOf numbers the groups of a node's devices by their first members.
+func groupsOf(usage []Usage) []groups {
+	numbers := make([]groups, len(usage))
+	for i := range usage {
+		numbers[i] = groups{xgmi: -1, gpu: -1}
+		for j := len(usage) - 1; j >= 0; j-- {
+			if xgmiGroup(&usage[j], &usage[i]) {
+				numbers[i].xgmi = int32(j)
+			}
+			if partitionsOf(&usage[j], &usage[i]) {
+				numbers[i].gpu = int32(j)
+			}
+		}
+	}
+	return numbers
+}

@@ -14,6 +14,9 @@ func (f *fitter) smallestHardFirst() {
 			f.hards = append(f.hards, f.cands[i])
 		}
 	}
+	if slices.IsSortedFunc(f.hards, bySize) {
+		return
+	}
 	slices.SortStableFunc(f.hards, bySize)
 	next := 0
 	for i := range f.cands {
@@ -26,14 +29,14 @@ func (f *fitter) smallestHardFirst() {
 }
 
 func bySize(a, b candidate) int {
-	return cmp.Or(cmp.Compare(a.mem, b.mem), cmp.Compare(a.cus, b.cus), cmp.Compare(a.rank, b.rank))
+	return cmp.Or(cmp.Compare(a.MemoryMiB, b.MemoryMiB), cmp.Compare(a.CUs, b.CUs))
 }
 
 // cheapest takes the count candidates with the least memory, so that a quota
 // refuses only what no choice could bring below it. With a NUMA node to keep to
 // it is the node with the cheapest set.
 func (f *fitter) cheapest(count int) []candidate {
-	slices.SortStableFunc(f.cands, bySize)
+	slices.SortFunc(f.cands, func(a, b candidate) int { return cmp.Or(bySize(a, b), cmp.Compare(a.rank, b.rank)) })
 	if !f.pol.NUMABind {
 		return f.cands[:count]
 	}
@@ -58,15 +61,15 @@ func (f *fitter) dropLarger(count int) {
 	if len(f.hards) == 0 {
 		return
 	}
-	mem, cus := f.hards[0].mem, f.hards[0].cus
+	mem, cus := f.hards[0].MemoryMiB, f.hards[0].CUs
 	for i := range f.cands[:count] {
 		if c := &f.cands[i]; c.hard {
-			mem, cus = c.mem, c.cus // ascending among the hard ones
+			mem, cus = c.MemoryMiB, c.CUs // ascending among the hard ones
 		}
 	}
 	kept := f.cands[:0]
 	for _, c := range f.cands {
-		if larger := c.hard && cmp.Or(cmp.Compare(c.mem, mem), cmp.Compare(c.cus, cus)) > 0; !larger {
+		if larger := c.hard && cmp.Or(cmp.Compare(c.MemoryMiB, mem), cmp.Compare(c.CUs, cus)) > 0; !larger {
 			kept = append(kept, c)
 		}
 	}

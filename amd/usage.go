@@ -23,11 +23,13 @@ type Usage struct {
 
 	Count     int32 // how many containers may share the device
 	Used      int32 // how many do
-	MemoryMiB int32 // VRAM; 0 is unknown, and then nothing is granted
+	MemoryMiB int32 // VRAM (Devmem); 0 is unknown, and then nothing is granted
 	UsedMiB   int32
+	CUs       int32 // Devcore; 0 is unknown, and then nothing is granted
 	UsedCUs   int32
-	// Geometry holds the device's CUs (Devcore) and how they may be counted out.
-	Geometry cumask.Geometry
+	// XCCs and CUsPerWGP say how CUs may be counted out (custominfo numXCC and
+	// cuPerWGP); 0 means 1.
+	XCCs, CUsPerWGP int32
 
 	// PCIBDF is the PCI address of the physical GPU, which partitions of one GPU
 	// share, and XGMIPeers are the addresses of the GPUs it has an XGMI link to
@@ -41,9 +43,15 @@ type Usage struct {
 func UsageOf(dev *annotations.Device) Usage {
 	return Usage{
 		ID: dev.ID, Type: dev.Type, Mode: dev.Mode, Index: dev.Index, NUMA: dev.Numa, Health: dev.Health,
-		Count: dev.Count, MemoryMiB: dev.Devmem, Geometry: dev.Geometry(),
+		Count: dev.Count, MemoryMiB: dev.Devmem, CUs: dev.Devcore,
+		XCCs: int32(dev.CustomInfo.NumXCC), CUsPerWGP: int32(dev.CustomInfo.CUsPerWGP),
 		PCIBDF: dev.CustomInfo.PCIBDF, XGMIPeers: dev.CustomInfo.XGMIPeers,
 	}
+}
+
+// Geometry is the shape of the device as far as the node has registered it.
+func (u *Usage) Geometry() cumask.Geometry {
+	return cumask.Geometry{CUs: int(u.CUs), XCCs: int(u.XCCs), CUsPerWGP: int(u.CUsPerWGP)}
 }
 
 // Add counts a grant as one more share of the device.
