@@ -46,8 +46,9 @@ type Device struct {
 // node has not said that it has none.
 var ErrNotDeviceList = errors.New("not a JSON device list")
 
-// deletedPrefix starts the value that HAMi writes in place of a device list when
-// it takes a vendor off a node: "Deleted_2026-05-01 10:00:00".
+// deletedPrefix starts the value that MarkAnnotationsToDelete of HAMi's older
+// util package, which AMD's plugin still has a copy of, writes in place of a
+// device list that is no longer true: "Deleted_2026-05-01 10:00:00".
 const deletedPrefix = "Deleted_"
 
 // Geometry is how the device's compute units are laid out as far as the register
@@ -157,9 +158,9 @@ func (d *Device) append(b []byte) ([]byte, error) {
 	return append(b, '}'), nil
 }
 
-// DecodeDevices reads the value of NodeRegisterKey. "", "null", "[]" and what
-// HAMi leaves after taking the vendor off a node ("Deleted_...") mean that the
-// node has no devices: nil and no error. Every error wraps ErrNotDeviceList.
+// DecodeDevices reads the value of NodeRegisterKey. "", "null", "[]" and the
+// mark of a list that was taken back ("Deleted_...") mean that the node has no
+// devices: nil and no error. Every error wraps ErrNotDeviceList.
 //
 // Missing members are zero, so a device without health is unhealthy, as in HAMi.
 // Unlike HAMi it refuses: null in place of a device or of a member other than
