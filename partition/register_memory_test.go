@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// TestC29VRAM, the part of registration: what a device holds is its own banks,
+// TestC29VRAMOfDevices: what a device holds is its own banks,
 // what is unknown is 0, and nothing is invented.
-func TestC29VRAM(t *testing.T) {
+func TestC29VRAMOfDevices(t *testing.T) {
 	const unknown = "VRAM size unknown, registered as 0 MiB: requests with gpumem do not fit"
 	tests := map[string]struct {
 		compute ComputeMode
