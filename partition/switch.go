@@ -179,6 +179,8 @@ func (s *switcher) one(ctx context.Context, bdf BDF) SwitchResult {
 
 // allowed checks, before anything is written, that the GPU offers the mode and
 // nobody is known to use it. modeErr is what reading its present mode gave.
+// Whether the memory partition mode allows it is left to the kernel, which
+// looks before it touches anything and knows every board.
 func (s *switcher) allowed(bdf BDF, modeErr error) (SwitchOutcome, error) {
 	if why, ok := s.opts.InUse[bdf]; ok {
 		return SwitchBusy, fmt.Errorf("in use: %s", why)
@@ -198,11 +200,6 @@ func (s *switcher) allowed(bdf BDF, modeErr error) (SwitchOutcome, error) {
 		return SwitchUnsupported, fmt.Errorf("mode %s is not offered, only %s", s.opts.To, join(g.ComputeModes))
 	case modeErr != nil:
 		return SwitchFailed, modeErr
-	}
-	for _, p := range g.Profiles {
-		if p.Compute == s.opts.To && g.Memory.known() && len(p.Memory) > 0 && !slices.Contains(p.Memory, g.Memory) {
-			return SwitchUnsupported, fmt.Errorf("mode %s needs memory partition mode %s, the GPU is in %s", s.opts.To, join(p.Memory), g.Memory)
-		}
 	}
 	users, err := kfdUsers(s.tree, g)
 	if err != nil {
@@ -245,7 +242,8 @@ func (s *switcher) switchTo(ctx context.Context, bdf BDF) (SwitchOutcome, error)
 		}
 		return SwitchBusy, fmt.Errorf("KFD is in use by process %s: %w", join(users.all), err)
 	case errors.Is(err, syscall.EINVAL):
-		return SwitchUnsupported, fmt.Errorf("the kernel refuses mode %s, for the GPU or for its memory partition mode: %w", s.opts.To, err)
+		memory, _ := s.tree.read(pciFile(bdf, "current_memory_partition"))
+		return SwitchUnsupported, fmt.Errorf("the kernel refuses mode %s in memory partition mode %s: %w", s.opts.To, quoted(strings.TrimSpace(memory)), err)
 	case errors.Is(err, syscall.EIO):
 		return SwitchNeedsReload, fmt.Errorf("KFD did not start in mode %s, reload the amdgpu driver: %w", s.opts.To, err)
 	case errors.Is(err, syscall.EPERM):

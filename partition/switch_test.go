@@ -209,7 +209,7 @@ func TestSwitch(t *testing.T) {
 		"what the kernel answers": {"mi300x-spx-8", func(_ *testing.T, k *fakeKernel, _ *SwitchOptions, _ *Inventory) {
 			k.errors[a], k.errors[b] = []error{syscall.EINVAL}, []error{syscall.EIO}
 		}, DPX, []string{
-			"0000:05:00.0: unsupported: the kernel refuses mode dpx, for the GPU or for its memory partition mode: write bus/pci/devices/0000:05:00.0/current_compute_partition: invalid argument",
+			"0000:05:00.0: unsupported: the kernel refuses mode dpx in memory partition mode \"NPS1\": write bus/pci/devices/0000:05:00.0/current_compute_partition: invalid argument",
 			"0000:27:00.0: needs driver reload: KFD did not start in mode dpx, reload the amdgpu driver: write bus/pci/devices/0000:27:00.0/current_compute_partition: input/output error"},
 			[]string{"0000:05:00.0 DPX", "0000:27:00.0 DPX"}},
 		"what else the kernel answers": {"mi300x-spx-8", func(_ *testing.T, k *fakeKernel, _ *SwitchOptions, _ *Inventory) {
@@ -221,10 +221,6 @@ func TestSwitch(t *testing.T) {
 		"a mode the GPU does not offer": {"mi300x-spx-8", nil, TPX, []string{
 			"0000:05:00.0: unsupported: mode tpx is not offered, only spx, dpx, qpx, cpx",
 			"0000:27:00.0: unsupported: mode tpx is not offered, only spx, dpx, qpx, cpx"}, nil},
-		"a mode that the memory mode rules out": {"mi300x-spx-8", func(t *testing.T, k *fakeKernel, o *SwitchOptions, _ *Inventory) {
-			fixturetest.Write(t, k.root, pciFile(a, "current_memory_partition"), "NPS4\n")
-			o.Exclude = []string{string(b)}
-		}, DPX, []string{"0000:05:00.0: unsupported: mode dpx needs memory partition mode nps1, the GPU is in nps4"}, nil},
 		"virtual functions": {"mi300x-vf", nil, CPX, []string{
 			"0000:03:00.0: unsupported: the GPU cannot change its compute partition mode",
 			"0000:04:00.0: unsupported: the GPU cannot change its compute partition mode"}, nil},
