@@ -1,0 +1,85 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"unicode"
+
+	"github.com/spf13/cobra"
+)
+
+// format is the value of -o, one of a fixed few.
+type format struct {
+	value   string
+	allowed []string
+}
+
+func (f *format) String() string { return f.value }
+func (f *format) Type() string   { return strings.Join(f.allowed, "|") }
+
+func (f *format) Set(s string) error {
+	if !slices.Contains(f.allowed, s) {
+		return fmt.Errorf("want one of %s", strings.Join(f.allowed, ", "))
+	}
+	f.value = s
+	return nil
+}
+
+// addFormat gives cmd its -o; the first of allowed is the default.
+func addFormat(cmd *cobra.Command, allowed ...string) *format {
+	f := &format{value: allowed[0], allowed: allowed}
+	cmd.Flags().VarP(f, "output", "o", "output format")
+	// The error is a second registration of the same flag.
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(allowed, cobra.ShellCompDirectiveNoFileComp))
+	return f
+}
+
+func printJSON(w io.Writer, v any) error {
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	return e.Encode(v)
+}
+
+// printText writes what people read. What is not printable is replaced: names
+// come from annotations and files, and must not reach the terminal as escape
+// sequences.
+func printText(cmd *cobra.Command, write func(*strings.Builder)) error {
+	var b strings.Builder
+	write(&b)
+	_, err := io.WriteString(cmd.OutOrStdout(), strings.Map(printable, b.String()))
+	return err
+}
+
+func printable(r rune) rune {
+	if r == '\n' || unicode.IsPrint(r) {
+		return r
+	}
+	return '?'
+}
+
+// table writes aligned columns, without blanks at the end of a line.
+func table(b *strings.Builder, header []string, rows [][]string) {
+	var aligned strings.Builder
+	t := tabwriter.NewWriter(&aligned, 0, 0, 2, ' ', 0)
+	for _, row := range append([][]string{header}, rows...) {
+		fmt.Fprintln(t, strings.Join(row, "\t"))
+	}
+	_ = t.Flush() // a Builder takes everything
+	for line := range strings.Lines(aligned.String()) {
+		fmt.Fprintln(b, strings.TrimRight(line, " \n"))
+	}
+}
+
+// note writes one line to standard error, whatever the text holds.
+func note(cmd *cobra.Command, text string) {
+	fmt.Fprintln(cmd.ErrOrStderr(), oneLine(text))
+}
+
+func oneLine(s string) string {
+	return strings.Map(printable, strings.Join(strings.Fields(s), " "))
+}

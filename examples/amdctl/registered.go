@@ -1,0 +1,43 @@
+package main
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/Project-HAMi/hami-amd/annotations"
+	"github.com/Project-HAMi/hami-amd/partition"
+)
+
+// fromAnnotation rebuilds a node's devices from its register annotation, as
+// far as it goes: a GPU's serial number, which ROCr makes its name of, is part
+// of its AMD SMI UUID. DRM device nodes and the KFD order are not there.
+func fromAnnotation(devices []annotations.Device) (registered []partition.Registered, notes []string) {
+	for i, d := range devices {
+		r := partition.Registered{
+			Device:    d,
+			GPU:       &partition.GPU{BDF: partition.BDF(d.CustomInfo.PCIBDF)},
+			Partition: -1,
+			Hard:      d.Mode != "",
+			Resource:  partition.ResourceGPU,
+		}
+		node := partition.Node{Rank: i, Geometry: d.Geometry()}
+		id := d.ID
+		if at := strings.LastIndex(id, "-p"); at >= 0 && r.Hard {
+			if k, err := strconv.Atoi(id[at+2:]); err == nil {
+				r.Partition, node.Partition, id = k, k, id[:at]
+			}
+		}
+		serial, _, err := partition.ParseUUID(id)
+		switch {
+		case err == nil && serial != 0 && (d.Mode == "" || d.Mode == string(partition.SPX)):
+			node.UniqueID = serial
+		default:
+			// Partitions may share one name or have one each, by kernel.
+			notes = append(notes, fmt.Sprintf("device %q: its ROCr name is not in the register annotation, indices stand in for it", d.ID))
+		}
+		r.Nodes = []partition.Node{node}
+		registered = append(registered, r)
+	}
+	return registered, notes
+}
