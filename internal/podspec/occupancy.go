@@ -11,8 +11,8 @@ import (
 )
 
 // Occupancy is who holds which CUs of a node's devices, by device ID, from the
-// annotation hami.io/amd-cu-allocated of the node's pods. Holders are called
-// "<namespace>/<pod>". Every registered device has an entry.
+// annotation hami.io/amd-cu-allocated of the node's pods, each called by its
+// [Holder] name. Every registered device has an entry.
 //
 // A pod's annotation can be written by whoever may edit the pod, so it counts
 // only as far as it can be true: no more CUs of a device than the scheduler
@@ -33,7 +33,7 @@ func Occupancy(d *amd.Devices, node string, devices []annotations.Device, pods [
 			continue
 		}
 		report := func(err error) {
-			problems = append(problems, fmt.Errorf("pod %q: annotation %s: %w", name(pod), annotations.CUAllocatedKey, err))
+			problems = append(problems, fmt.Errorf("pod %q: annotation %s: %w", Holder(pod), annotations.CUAllocatedKey, err))
 		}
 		most, err := granted(d, pod, registered)
 		if err != nil {
@@ -48,7 +48,7 @@ func Occupancy(d *amd.Devices, node string, devices []annotations.Device, pods [
 			case cus.Len() > most[device]:
 				report(fmt.Errorf("device %q: %d CUs, granted %d", device, cus.Len(), most[device]))
 			default:
-				if err := o.Add(name(pod), cus); err != nil {
+				if err := o.Add(Holder(pod), cus); err != nil {
 					report(fmt.Errorf("device %q: %w", device, err))
 				}
 			}
@@ -106,4 +106,5 @@ func finished(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
-func name(pod *corev1.Pod) string { return pod.Namespace + "/" + pod.Name }
+// Holder is the name of a pod in an occupancy: "<namespace>/<name>".
+func Holder(pod *corev1.Pod) string { return pod.Namespace + "/" + pod.Name }

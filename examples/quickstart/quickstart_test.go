@@ -1,0 +1,186 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/Project-HAMi/hami-amd/cumask"
+	"github.com/Project-HAMi/hami-amd/examples/pods"
+	"github.com/Project-HAMi/hami-amd/internal/fixture/fixturetest"
+)
+
+func runs(t *testing.T, term terminal) string {
+	t.Helper()
+	dir := t.TempDir()
+	t.Setenv("TMPDIR", dir)
+	var b strings.Builder
+	if err := run(&b, term, time.Unix(1787300000, 0)); err != nil {
+		t.Fatal(err)
+	}
+	left, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(left) > 0 {
+		t.Errorf("%d entries are left in the temporary folder", len(left))
+	}
+	return b.String()
+}
+
+var escape = regexp.MustCompile("\x1b\\[[0-9;]*m")
+
+func TestOutputFitsTheTerminal(t *testing.T) {
+	for _, width := range []int{80, 100, 120} {
+		out := runs(t, terminal{width: width})
+		for line := range strings.Lines(out) {
+			line = strings.TrimSuffix(line, "\n")
+			if n := utf8.RuneCountInString(line); n > width {
+				t.Errorf("width %d: a line of %d: %s", width, n, line)
+			}
+			if strings.TrimRight(line, " ") != line {
+				t.Errorf("width %d: blanks at the end of %q", width, line)
+			}
+		}
+		if escape.MatchString(out) {
+			t.Errorf("width %d: escape sequences without colour", width)
+		}
+	}
+}
+
+func TestColourChangesOnlyColours(t *testing.T) {
+	plain, coloured := runs(t, terminal{width: 100}), runs(t, terminal{width: 100, color: true})
+	if !escape.MatchString(coloured) {
+		t.Fatal("no colours on a terminal")
+	}
+	// The drawing shows holders as letters without colour and as blocks with it.
+	before := func(s string) string { s, _, _ = strings.Cut(s, "3. Who holds"); return s }
+	if got := escape.ReplaceAllString(before(coloured), ""); got != before(plain) {
+		t.Errorf("text differs with colours:\n%s", got)
+	}
+}
+
+func TestOutputTellsTheWholeStory(t *testing.T) {
+	out := runs(t, terminal{width: 100})
+	for _, want := range []string{
+		"hami.io/node-amd-register", "hami.io/amd-devices-allocated", "hami.io/amd-cu-allocated",
+		"ROCR_VISIBLE_DEVICES=GPU-", "HIP_VISIBLE_DEVICES=0,1", "HSA_CU_MASK=0:", "HIP_DEVICE_MEMORY_LIMIT_1=",
+		"/dev/kfd", "memory only", "whole", "CardInsufficientMemory", "11 of 12 pods are placed",
+	} {
+		if !strings.Contains(out, want) {
+			t.Errorf("the output does not show %q", want)
+		}
+	}
+	all, err := pods.All()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, pod := range all {
+		if !strings.Contains(out, pod.Name+"  examples/pods/"+pod.File) {
+			t.Errorf("the output does not show pod %q", pod.Name)
+		}
+	}
+	if again := runs(t, terminal{width: 100}); again != out {
+		t.Error("a second run prints something else")
+	}
+}
+
+// No two pods of the example share a CU, and only the pod that is too large is
+// pending.
+func TestPodsAreApart(t *testing.T) {
+	c, placements := place(t)
+	used := map[string]cumask.Set{}
+	for _, p := range placements {
+		if p.plan == nil {
+			if p.Name != "too-large" {
+				t.Errorf("%s is pending: %s", p.Name, p.decision.Reason())
+			}
+			continue
+		}
+		for id, cus := range p.plan.CUs {
+			if clash := used[id].Intersect(cus); !clash.Empty() {
+				t.Errorf("%s shares CUs %s of GPU %d", p.Name, clash, c.index(id))
+			}
+			used[id] = used[id].Union(cus)
+		}
+	}
+	if len(used) != 8 {
+		t.Errorf("%d GPUs are used, want all 8 in the picture", len(used))
+	}
+}
+
+func TestTerminal(t *testing.T) {
+	f, err := os.Create(t.TempDir() + "/out")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for name, tc := range map[string]struct {
+		env  map[string]string
+		want terminal
+	}{
+		"file":              {nil, terminal{width: 100}},
+		"file with columns": {map[string]string{"COLUMNS": "80"}, terminal{width: 80}},
+		"far too narrow":    {map[string]string{"COLUMNS": "3"}, terminal{width: 60}},
+		"far too wide":      {map[string]string{"COLUMNS": "4000"}, terminal{width: 160}},
+		"no number":         {map[string]string{"COLUMNS": "wide"}, terminal{width: 100}},
+	} {
+		got := terminalOf(f, func(name string) (string, bool) { v, ok := tc.env[name]; return v, ok })
+		if got != tc.want {
+			t.Errorf("%s: %+v, want %+v", name, got, tc.want)
+		}
+	}
+}
+
+func TestFold(t *testing.T) {
+	for text, want := range map[string][]string{
+		"short":                {"short"},
+		"aaaa,bbbb,cccc":       {"aaaa,bbbb,", "cccc"},
+		"aaaaaaa:bbbbbbb":      {"aaaaaaa:", "bbbbbbb"},
+		"aaaaaaaaaaaaaaa":      {"aaaaaaaaaa", "aaaaa"},
+		"/dev/a /dev/b /dev/c": {"/dev/a", "/dev/b", "/dev/c"},
+	} {
+		got := fold(text, 10)
+		if strings.Join(got, "|") != strings.Join(want, "|") {
+			t.Errorf("fold(%q) = %q, want %q", text, got, want)
+		}
+	}
+}
+
+type fullDisk struct{}
+
+var errFull = errors.New("disk is full")
+
+func (fullDisk) Write([]byte) (int, error) { return 0, errFull }
+
+func TestWriteErrorEndsTheRun(t *testing.T) {
+	if err := run(fullDisk{}, terminal{width: 80}, time.Unix(0, 0)); !errors.Is(err, errFull) {
+		t.Errorf("got %v, want the writer's error", err)
+	}
+}
+
+// place puts all examples on a fresh node.
+func place(t *testing.T) (*cluster, []placement) {
+	t.Helper()
+	c, err := newCluster(fixturetest.Machine(t, "mi300x-spx-8"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := pods.All()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var placements []placement
+	for _, pod := range all {
+		p, err := c.add(pod, time.Unix(1787300000, 0))
+		if err != nil {
+			t.Fatalf("%s: %v", pod.File, err)
+		}
+		placements = append(placements, p)
+	}
+	return c, placements
+}
