@@ -63,6 +63,23 @@ func newCluster(sysfs string) (*cluster, error) {
 
 const nodeName = "mi300x-node"
 
+// addExamples adds the pods of examples/pods one after another.
+func (c *cluster) addExamples(now time.Time) ([]placement, error) {
+	examples, err := pods.All()
+	if err != nil {
+		return nil, err
+	}
+	var placements []placement
+	for _, pod := range examples {
+		p, err := c.add(pod, now)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", pod.File, err)
+		}
+		placements = append(placements, p)
+	}
+	return placements, nil
+}
+
 // add schedules a pod and, if it finds a place, allocates it: first what
 // HAMi's scheduler does, then what the node's device plugin does.
 func (c *cluster) add(pod pods.Pod, now time.Time) (placement, error) {

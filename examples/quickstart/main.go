@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/Project-HAMi/hami-amd/examples/pods"
 	"github.com/Project-HAMi/hami-amd/internal/fixture"
 	"github.com/Project-HAMi/hami-amd/testdata"
 )
@@ -34,25 +33,23 @@ func run(w io.Writer, term terminal, now time.Time) (err error) {
 	if err := fixture.Unpack(machine, dir); err != nil {
 		return err
 	}
-
 	c, err := newCluster(filepath.Join(dir, "sys"))
 	if err != nil {
 		return err
 	}
-	examples, err := pods.All()
+	placements, err := c.addExamples(now)
 	if err != nil {
 		return err
 	}
-	r := newReport(w, term)
+	return write(w, term, c, placements)
+}
+
+// write prints what happened.
+func write(w io.Writer, term terminal, c *cluster, placements []placement) error {
+	r := &report{w: w, term: term}
 	r.registration(c)
-	var placements []placement
-	for _, pod := range examples {
-		p, err := c.add(pod, now)
-		if err != nil {
-			return fmt.Errorf("%s: %w", pod.File, err)
-		}
+	for _, p := range placements {
 		r.placement(c, p)
-		placements = append(placements, p)
 	}
 	r.holders(c)
 	r.summary(c, placements)

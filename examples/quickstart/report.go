@@ -19,8 +19,6 @@ type report struct {
 	err  error
 }
 
-func newReport(w io.Writer, t terminal) *report { return &report{w: w, term: t} }
-
 // registration shows the node's devices and the annotation they become.
 func (r *report) registration(c *cluster) {
 	r.line("", r.bold("hami-amd quickstart"))

@@ -15,7 +15,7 @@ type terminal struct {
 
 // terminalOf is the terminal behind f: its width, and colours unless NO_COLOR
 // (no-color.org) or TERM=dumb says otherwise. A file or pipe is plain and 100
-// wide, or as COLUMNS says.
+// wide, or as COLUMNS says. The tables need 80 columns.
 func terminalOf(f *os.File, env func(string) (string, bool)) terminal {
 	t := terminal{width: 100}
 	if s, ok := env("COLUMNS"); ok {
@@ -31,6 +31,6 @@ func terminalOf(f *os.File, env func(string) (string, bool)) terminal {
 		kind, _ := env("TERM")
 		t.color = noColor == "" && kind != "dumb"
 	}
-	t.width = min(max(t.width, 60), 160)
+	t.width = min(max(t.width, 80), 160)
 	return t
 }
