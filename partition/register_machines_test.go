@@ -2,6 +2,7 @@ package partition
 
 import (
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -125,6 +126,40 @@ func TestRegisterMachines(t *testing.T) {
 				}
 				checkRegistered(t, inv, reg)
 			}
+		})
+	}
+}
+
+// The captures of real machines: MI210s, which have no modes, and an MI300X
+// host in CPX mode whose kernel ran out of DRM minors for one partition. The
+// captures hold no size of the video memory.
+func TestRegisterCaptures(t *testing.T) {
+	tests := map[string]struct {
+		mode OperatingMode
+		want map[string]int // kind, CUs and XGMI peers, by how many devices
+	}{
+		"mi210-xgmi-pcie": {ModePartition, map[string]int{"soft 104 3": 8}},
+		"mi300-cpx":       {ModePartition, map[string]int{"hard cpx 38 7": 63}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			inv, err := Discover(fixturetest.Captured(t, name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			reg := mustRegister(t, inv, RegisterOptions{Mode: test.mode, NodeName: "node-1"})
+			got := map[string]int{}
+			for _, d := range reg {
+				kind := "soft"
+				if d.Hard {
+					kind = "hard " + d.Mode
+				}
+				got[fmt.Sprintf("%s %d %d", kind, d.Devcore, len(d.CustomInfo.XGMIPeers))]++
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("devices (-want +got):\n%s", diff)
+			}
+			checkRegistered(t, inv, reg)
 		})
 	}
 }
