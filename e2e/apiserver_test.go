@@ -9,7 +9,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -157,6 +156,28 @@ func TestAnnotationsAreLimited(t *testing.T) {
 	}
 }
 
+const roleOfPlugin = `
+# A comment alone is no object.
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: NAMESPACE}
+rules:
+- {apiGroups: [""], resources: [nodes], verbs: [get, patch]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: NAMESPACE}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: NAMESPACE}
+subjects:
+- {kind: ServiceAccount, namespace: NAMESPACE, name: plugin}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: settings}
+data: {a: b}
+`
+
 func TestServiceAccountMayDoWhatItsRoleSays(t *testing.T) {
 	admin := newClient(t, control.Admin())
 	ns := newNamespace(t, admin)
@@ -179,19 +200,7 @@ func TestServiceAccountMayDoWhatItsRoleSays(t *testing.T) {
 		t.Errorf("get without a role: %v, want forbidden", err)
 	}
 
-	role := &rbacv1.ClusterRole{
-		ObjectMeta: metav1.ObjectMeta{Name: ns},
-		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"get", "patch"}}},
-	}
-	binding := &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: ns},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: ns},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: ns, Name: "plugin"}},
-	}
-	if _, err := admin.RbacV1().ClusterRoles().Create(t.Context(), role, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := admin.RbacV1().ClusterRoleBindings().Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
+	if err := control.Apply(t.Context(), ns, strings.ReplaceAll(roleOfPlugin, "NAMESPACE", ns)); err != nil {
 		t.Fatal(err)
 	}
 	// The authorizer sees new roles through a watch.
@@ -204,12 +213,39 @@ func TestServiceAccountMayDoWhatItsRoleSays(t *testing.T) {
 	}
 }
 
+func TestApplyIsStrict(t *testing.T) {
+	client := newClient(t, control.Admin())
+	ns := newNamespace(t, client)
+	for name, document := range map[string]string{
+		"unknown field": "{apiVersion: v1, kind: ConfigMap, metadata: {name: a}, date: {}}",
+		"unknown kind":  "{apiVersion: v1, kind: ConfigMop, metadata: {name: a}}",
+		"no name":       "{apiVersion: v1, kind: ConfigMap}",
+		"no YAML":       "a: b: c",
+	} {
+		t.Run(name, func(t *testing.T) {
+			if err := control.Apply(t.Context(), ns, document); err == nil {
+				t.Error("accepted")
+			}
+		})
+	}
+	document := "{apiVersion: v1, kind: ConfigMap, metadata: {name: a}, data: {k: v%d}}"
+	for i := range 2 {
+		if err := control.Apply(t.Context(), ns, fmt.Sprintf(document, i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := client.CoreV1().ConfigMaps(ns).Get(t.Context(), "a", metav1.GetOptions{})
+	if err != nil || got.Data["k"] != "v1" {
+		t.Errorf("applied object is %v, %v", got.Data, err)
+	}
+}
+
 func TestAPIServerOutages(t *testing.T) {
 	ctx := testContext(t)
 	client := newClient(t, control.Admin())
 	node := lockedNode(t, client, lockValue)
 
-	control.StopAPIServer()
+	stopAPIServer(t)
 	_, err := client.CoreV1().Nodes().Get(ctx, node.Name, metav1.GetOptions{})
 	if err == nil || apierrors.ReasonForError(err) != metav1.StatusReasonUnknown {
 		t.Errorf("get while the API server is stopped: %v, want no answer", err)
@@ -249,6 +285,17 @@ func TestAPIServerOutages(t *testing.T) {
 	if err := <-answer; err != nil {
 		t.Errorf("get that waited for the API server: %v", err)
 	}
+}
+
+// stopAPIServer stops the shared API server, at most for the rest of the test.
+func stopAPIServer(t *testing.T) {
+	t.Helper()
+	control.StopAPIServer()
+	t.Cleanup(func() {
+		if err := control.StartAPIServer(cleanupContext(t)); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // eventually calls check until it returns nil.

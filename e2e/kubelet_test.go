@@ -178,6 +178,37 @@ func TestKubeletRejectsPodWhoseAllocateFails(t *testing.T) {
 	}
 }
 
+func TestKubeletWritesTheVerdictAfterAnOutage(t *testing.T) {
+	ctx := testContext(t)
+	client := newClient(t, control.Admin())
+	k, plugin := startNode(t, client, 2)
+	plugin.setRefusal(errRefused)
+	pod := boundPod(t, client, k.NodeName(), corev1.PodSpec{Containers: []corev1.Container{gpuContainer("app", 1)}})
+	stopAPIServer(t)
+	admitted := make(chan error, 1)
+	go func() { admitted <- k.Admit(ctx, pod) }()
+	eventually(t, "Allocate while the API server is away", func() error {
+		if len(plugin.calls()) == 0 {
+			return errors.New("not called")
+		}
+		return nil
+	})
+	if err := control.StartAPIServer(ctx); err != nil {
+		t.Fatal(err)
+	}
+	var rejection *kubelet.Rejection
+	if err := <-admitted; !errors.As(err, &rejection) {
+		t.Fatalf("admit: %v, want a rejection", err)
+	}
+	got, err := client.CoreV1().Pods("default").Get(ctx, pod.Name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Status.Phase != corev1.PodFailed {
+		t.Errorf("phase after the outage is %s, want Failed", got.Status.Phase)
+	}
+}
+
 func TestKubeletFollowsHealth(t *testing.T) {
 	ctx := testContext(t)
 	client := newClient(t, control.Admin())

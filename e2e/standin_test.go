@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"net"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -30,11 +31,13 @@ type standIn struct {
 	resource string
 	server   *grpc.Server
 
-	mu      sync.Mutex // guards what follows
-	devices map[string]string
-	changed chan struct{} // closed when devices change
-	served  [][]string    // the device IDs of each Allocate call
-	refuse  error         // what Allocate answers, if not nil
+	mu      sync.Mutex        // guards what follows
+	devices map[string]string // health by ID
+	numa    map[string]int64  // NUMA node by ID, where known
+	streams int               // ListAndWatch calls so far
+	changed chan struct{}     // closed when devices change
+	served  [][]string        // the device IDs of each Allocate call
+	refuse  error             // what Allocate answers, if not nil
 }
 
 const standInSocket = "standin.sock"
@@ -47,19 +50,25 @@ func startStandIn(t *testing.T, resource string, count int) *standIn {
 		s.devices[fmt.Sprintf("gpu%d", i)] = pluginapi.Healthy
 	}
 	s.listen(t)
-	t.Cleanup(func() { s.server.Stop() })
 	return s
 }
 
 func (s *standIn) listen(t *testing.T) {
 	t.Helper()
-	l, err := net.Listen("unix", filepath.Join(kubelet.Folder, standInSocket))
+	path := filepath.Join(kubelet.Folder, standInSocket)
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("unix", path)
 	if err != nil {
 		t.Fatal(err)
 	}
+	// The end of an older server must not remove the socket of a newer one.
+	l.(*net.UnixListener).SetUnlinkOnClose(false)
 	s.server = grpc.NewServer()
 	pluginapi.RegisterDevicePluginServer(s.server, s)
 	go s.server.Serve(l)
+	t.Cleanup(s.server.Stop)
 }
 
 // register announces the plugin to kubelet.
@@ -83,12 +92,19 @@ func (s *standIn) GetDevicePluginOptions(context.Context, *pluginapi.Empty) (*pl
 }
 
 func (s *standIn) ListAndWatch(_ *pluginapi.Empty, stream grpc.ServerStreamingServer[pluginapi.ListAndWatchResponse]) error {
+	s.mu.Lock()
+	s.streams++
+	s.mu.Unlock()
 	for {
 		s.mu.Lock()
 		changed := s.changed
 		var resp pluginapi.ListAndWatchResponse
 		for _, id := range slices.Sorted(maps.Keys(s.devices)) {
-			resp.Devices = append(resp.Devices, &pluginapi.Device{ID: id, Health: s.devices[id]})
+			device := &pluginapi.Device{ID: id, Health: s.devices[id]}
+			if node, ok := s.numa[id]; ok {
+				device.Topology = &pluginapi.TopologyInfo{Nodes: []*pluginapi.NUMANode{{ID: node}}}
+			}
+			resp.Devices = append(resp.Devices, device)
 		}
 		s.mu.Unlock()
 		if err := stream.Send(&resp); err != nil {
@@ -169,7 +185,7 @@ func testContext(t *testing.T) context.Context {
 // cleanupContext is for cleanups, where the test's own context has ended.
 func cleanupContext(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }

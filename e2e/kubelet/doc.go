@@ -17,5 +17,6 @@
 //
 // The device manager's folder is fixed at /var/lib/kubelet/device-plugins, so
 // one process can have one Kubelet at a time, and tests run in a mount namespace
-// of their own: see [InNamespace].
+// of their own: see [InNamespace]. Programs the test starts, such as the plugin's
+// binary, are in it too and need no other paths than on a real node.
 package kubelet

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -32,7 +31,7 @@ var ErrOtherNode = errors.New("pod is not bound to this node")
 const Folder = pluginapi.DevicePluginPath
 
 // checkpoint is where the device manager keeps what it handed out.
-var checkpoint = filepath.Join(Folder, "kubelet_internal_checkpoint")
+const checkpoint = Folder + "kubelet_internal_checkpoint"
 
 // Options describe the node. NodeName is required.
 type Options struct {

@@ -110,7 +110,8 @@ func (p *Proxy) Access(access *rest.Config) *rest.Config {
 }
 
 // Intercept lets f choose the fault of each call from now on. nil ends it. f is
-// called in the order of the calls' numbers, one at a time.
+// called in the order of the calls' numbers, one at a time, and must not call
+// the proxy; what takes time belongs into Before or After.
 func (p *Proxy) Intercept(f func(Call) Fault) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
