@@ -52,6 +52,16 @@ func BenchmarkFit(b *testing.B) {
 	}
 }
 
+func BenchmarkParsePolicy(b *testing.B) {
+	pod := map[string]string{"a": "1", "b": "2", "c": "3", annotations.GPUSchedulerPolicyKey: "binpack"}
+	b.ReportAllocs()
+	for b.Loop() {
+		if p := ParsePolicy(pod, "spread"); p.Mutex {
+			b.Fatal(p)
+		}
+	}
+}
+
 func BenchmarkScore(b *testing.B) {
 	d := newDevices(b, Config{})
 	usage := usages(mi300x("g"))

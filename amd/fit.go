@@ -25,7 +25,7 @@ func (d *Devices) Fit(req Request, pol Policy, n int, at func(i int, u *Usage)) 
 		return nil, Reasons{}
 	}
 	f := d.scratch.Get().(*fitter)
-	f.own, f.at = pol, at
+	f.own, f.at, f.typSeen = pol, at, false
 	f.reset(d.rounding, req, &f.own)
 	var grants []annotations.Grant
 	if chosen := f.run(n); len(chosen) > 0 {
@@ -88,7 +88,6 @@ type percentCache struct {
 func (f *fitter) reset(rounding cumask.Rounding, req Request, pol *Policy) {
 	f.rounding, f.req, f.pol = rounding, req, pol
 	f.reasons = Reasons{}
-	f.typSeen = false
 }
 
 // candidate looks at the i-th candidate.
@@ -114,13 +113,9 @@ func (f *fitter) run(n int) []annotations.Grant {
 		f.reasons.add(InsufficientCores, n)
 		return nil
 	}
-	if !f.pol.Connected(f.req) && f.pol.Quota == nil {
-		if grants, done := f.first(count, n); done {
-			return grants
-		}
-	}
-	f.collect(n)
-	if len(f.cands) < count {
+	// Unless sets have to be compared the first that fit will do.
+	greedy := !f.pol.Connected(f.req) && f.pol.Quota == nil
+	if done := f.collect(count, n, greedy); !done && len(f.cands) < count {
 		if len(f.cands) > 0 {
 			f.reasons.add(TooFewFit, len(f.cands))
 		}
@@ -145,36 +140,10 @@ func (f *fitter) valid() bool {
 	return r.Cores >= 0 && r.Cores <= 100 && r.MemoryMiB >= 0 && r.MemoryPercent >= 0 && r.MemoryPercent <= 100
 }
 
-// first takes the first devices that fit. It gives up at a hard one: then all
-// have to be seen to find the smallest.
-func (f *fitter) first(count, n int) (grants []annotations.Grant, done bool) {
-	f.grants, f.chosen = f.grants[:0], f.chosen[:0]
-	for i := n - 1; i >= 0; i-- {
-		u := f.candidate(i)
-		mem, cus, reason := f.check(u)
-		if reason != fits {
-			f.reasons.add(reason, 1)
-			continue
-		}
-		if u.Hard() {
-			f.reasons = Reasons{cards: int32(n)}
-			return nil, false
-		}
-		f.grants = append(f.grants, grant(u, mem, cus))
-		f.chosen = append(f.chosen, int32(i))
-		if len(f.grants) == count {
-			f.reasons = Reasons{}
-			return f.grants, true
-		}
-	}
-	if len(f.grants) > 0 {
-		f.reasons.add(TooFewFit, len(f.grants))
-	}
-	return nil, true
-}
-
-// collect finds all devices that could serve the request.
-func (f *fitter) collect(n int) {
+// collect finds the devices that could serve the request. A greedy search is
+// done with the first that are enough, but for a hard one: then all have to be
+// seen to find the smallest.
+func (f *fitter) collect(count, n int, greedy bool) (done bool) {
 	f.cands, f.hards = f.cands[:0], f.hards[:0]
 	for i := n - 1; i >= 0; i-- {
 		u := f.candidate(i)
@@ -187,7 +156,12 @@ func (f *fitter) collect(n int) {
 			Grant: grant(u, mem, cus), at: int32(i), rank: n - 1 - i, hard: u.Hard(),
 			numa: u.NUMA, bdf: u.PCIBDF, peers: u.XGMIPeers,
 		})
+		greedy = greedy && !u.Hard()
+		if greedy && len(f.cands) == count {
+			return true
+		}
 	}
+	return false
 }
 
 func grant(u *Usage, mem, cus int32) annotations.Grant {

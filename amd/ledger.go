@@ -192,8 +192,11 @@ func (l *Ledger) SetPod(pod *corev1.Pod) error {
 	defer l.mu.Unlock()
 	old := l.pods[uid]
 	if old != nil && err == nil {
+		bound := pod.Spec.NodeName
 		switch {
-		case old.assumed && book == nil && pod.Spec.NodeName == "":
+		case old.assumed && bound != "" && bound != old.node:
+			// Another scheduler was faster: only schedulers bind pods.
+		case old.assumed && book == nil && bound == "":
 			return nil // the decision has not reached the annotations yet
 		case (old.bound || old.assumed) && !old.same(book):
 			err = errors.New("its devices are not those that the scheduler chose")

@@ -58,10 +58,22 @@ func ParsePolicy(pod map[string]string, gpuPolicy string) Policy {
 	if len(pod) == 0 {
 		return p
 	}
-	p.useType = parseList(pod[annotations.UseTypeKey], strings.ToUpper)
-	p.noUseType = parseList(pod[annotations.NoUseTypeKey], strings.ToUpper)
-	p.useUUID = parseList(pod[annotations.UseUUIDKey], nil)
-	p.noUseUUID = parseList(pod[annotations.NoUseUUIDKey], nil)
+	p.useType = parseList(pod[annotations.UseTypeKey])
+	p.useUUID = parseList(pod[annotations.UseUUIDKey])
+	p.noUseType = parseList(pod[annotations.NoUseTypeKey])
+	p.noUseUUID = parseList(pod[annotations.NoUseUUIDKey])
+	// Nobody knows what a list too long to be compared would have kept out.
+	if len(p.noUseType) > maxListItems {
+		p.useType = []string{}
+	}
+	if len(p.noUseUUID) > maxListItems {
+		p.useUUID = []string{}
+	}
+	for _, types := range [][]string{p.useType, p.noUseType} {
+		for i := range types {
+			types[i] = strings.ToUpper(types[i])
+		}
+	}
 	if value := pod[GPUIndexKey]; strings.TrimSpace(value) != "" {
 		p.index, _ = parseIndexes(value)
 		p.indexed = true
@@ -94,26 +106,22 @@ func (p *Policy) parseWords(value string) {
 
 // parseList splits a comma list and sorts it. A blank value is nil, no
 // constraint. Any other value gives a list that is not nil, though it may be
-// empty. A list too long to be compared is cut: what was cut never matches.
-func parseList(value string, normalize func(string) string) []string {
+// empty. No more than one item beyond maxListItems is read.
+func parseList(value string) []string {
 	if strings.TrimSpace(value) == "" {
 		return nil
 	}
 	items := []string{}
 	for item := range strings.SplitSeq(value, ",") {
-		if item = strings.TrimSpace(item); item == "" {
-			continue
+		if item = strings.TrimSpace(item); item != "" {
+			items = append(items, item)
 		}
-		if normalize != nil {
-			item = normalize(item)
-		}
-		items = append(items, item)
-		if len(items) == maxListItems {
+		if len(items) > maxListItems {
 			break
 		}
 	}
 	slices.Sort(items)
-	return slices.Compact(items)
+	return items
 }
 
 // parseIndexes reads a comma list of registered indexes. fault is the first

@@ -24,7 +24,8 @@ type ScheduleOptions struct {
 	// Now is the time of the decision. Default is the time of the call.
 	Now time.Time
 	// Quota reports whether the pod's namespace may hold memMiB of VRAM for this
-	// pod, all containers that run at the same time together. nil is no quota.
+	// pod, all containers that run at the same time together. nil is no quota. It
+	// must not call the ledger.
 	Quota func(namespace string, memMiB int64) bool
 }
 
