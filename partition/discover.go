@@ -75,18 +75,27 @@ func discover(root string, opts DiscoverOptions) (*Inventory, int, error) {
 	if err != nil {
 		return nil, t.opened, fmt.Errorf("discover gpus: %w", err)
 	}
-	for range attempts {
-		before := generation(t, path)
-		inv, err := w.walk(path)
-		if generation(t, path) != before {
-			continue
-		}
-		if err != nil {
-			return nil, t.opened, fmt.Errorf("discover gpus: %w", err)
-		}
-		return inv, t.opened, nil
+	inv, err := settled(
+		func() string { return generation(t, path) },
+		func() (*Inventory, error) { return w.walk(path) },
+	)
+	if err != nil {
+		return nil, t.opened, fmt.Errorf("discover gpus: %w", err)
 	}
-	return nil, t.opened, fmt.Errorf("discover gpus: %w, %d times", ErrTopologyChanged, attempts)
+	return inv, t.opened, nil
+}
+
+// settled reads until the generation is the same before and after. A read that
+// overlapped with a change counts for nothing, its error included.
+func settled(generation func() string, read func() (*Inventory, error)) (*Inventory, error) {
+	for range attempts {
+		before := generation()
+		inv, err := read()
+		if generation() == before {
+			return inv, err
+		}
+	}
+	return nil, fmt.Errorf("%w, %d times", ErrTopologyChanged, attempts)
 }
 
 // topologyPath finds KFD's topology, "" where there is none.
@@ -141,6 +150,9 @@ func (w *walker) walk(path string) (*Inventory, error) {
 	}
 	if w.pci, err = readPCI(w.t); err != nil {
 		return nil, err
+	}
+	if path == "" && w.pci.listed == nil && w.pci.cards == nil {
+		w.note(w.t.root.Name(), "neither class/kfd nor bus/pci nor class/drm below it: is it a sysfs mount?")
 	}
 	w.inv.Skipped = w.topo.skipped
 	drafts := w.group()
@@ -245,8 +257,11 @@ func (w *walker) withoutNode(drafts []*draft) {
 			continue
 		}
 		reason := ErrNoKFDNode
-		if slices.ContainsFunc(w.topo.skipped, func(s Skipped) bool { return errors.Is(s.Reason, ErrNotVisible) }) {
+		switch {
+		case errors.Is(w.topo.unplaced, ErrNotVisible):
 			reason = fmt.Errorf("%w that can be read: %w", ErrNoKFDNode, ErrNotVisible)
+		case w.topo.unplaced != nil:
+			reason = fmt.Errorf("%w that can be read", ErrNoKFDNode)
 		}
 		if card := w.pci.minors(bdf).card; card != nil {
 			reason = fmt.Errorf("card%d: %w", *card, reason)

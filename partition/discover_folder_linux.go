@@ -5,6 +5,8 @@ import (
 	"io/fs"
 	"os"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // folder is an open directory. Its methods take single names and follow no
@@ -27,6 +29,22 @@ func (t *tree) folder(path string) (*folder, error) {
 		return nil, err
 	}
 	return &folder{t: t, name: path, file: f, fd: int(f.Fd())}, nil
+}
+
+// canOpenat2 reports whether the kernel has openat2 (5.6 and later) and no
+// seccomp profile refuses it.
+func canOpenat2(root *os.Root) bool {
+	dir, err := root.Open(".")
+	if err != nil {
+		return false
+	}
+	defer dir.Close()
+	fd, err := unix.Openat2(int(dir.Fd()), ".", &unix.OpenHow{Flags: openFlags | syscall.O_DIRECTORY, Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_BENEATH})
+	if err != nil {
+		return false
+	}
+	syscall.Close(fd)
+	return true
 }
 
 const openFlags = syscall.O_RDONLY | syscall.O_CLOEXEC | syscall.O_NOFOLLOW
@@ -82,6 +100,11 @@ func (f *folder) read(name string, limit int) ([]byte, error) {
 	if err != nil {
 		return nil, f.fail("open", name, err)
 	}
+	return f.readAll(fd, name, limit)
+}
+
+// readAll reads and closes fd.
+func (f *folder) readAll(fd int, name string, limit int) ([]byte, error) {
 	defer syscall.Close(fd)
 	buf := f.t.buf[:limit+1]
 	n := 0
@@ -105,8 +128,19 @@ func (f *folder) read(name string, limit int) ([]byte, error) {
 	}
 }
 
-// readIn is read for a file of a directory of f.
+// readIn is read for a file of a directory of f. With openat2, which can be
+// told to follow no link on the way, that is one call less for each of a
+// thousand link records.
 func (f *folder) readIn(dir, name string, limit int) ([]byte, error) {
+	if f.t.openat2 && isElement(dir) && isElement(name) {
+		f.t.opened++
+		path := dir + "/" + name
+		fd, err := unix.Openat2(f.fd, path, &unix.OpenHow{Flags: openFlags | syscall.O_NONBLOCK, Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_BENEATH})
+		if err != nil {
+			return nil, f.fail("open", path, err)
+		}
+		return f.readAll(fd, path, limit)
+	}
 	s, err := f.sub(dir)
 	if err != nil {
 		return nil, err

@@ -16,6 +16,8 @@ type folder struct {
 	path string
 }
 
+func canOpenat2(*os.Root) bool { return false }
+
 func (t *tree) folder(path string) (*folder, error) {
 	t.opened++
 	r, err := t.root.OpenRoot(path)

@@ -32,6 +32,8 @@ type tree struct {
 	buf    []byte // holds what read returned last
 	dirbuf []byte
 	opened int // files and folders opened
+	// openat2 says that the kernel's openat2 may be used.
+	openat2 bool
 }
 
 func openTree(root string) (*tree, error) {
@@ -39,7 +41,7 @@ func openTree(root string) (*tree, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open sysfs: %w", err)
 	}
-	return &tree{root: r, buf: make([]byte, maxProps+1), dirbuf: make([]byte, 16<<10)}, nil
+	return &tree{root: r, buf: make([]byte, maxProps+1), dirbuf: make([]byte, 16<<10), openat2: canOpenat2(r)}, nil
 }
 
 func (t *tree) close() { t.root.Close() }

@@ -217,21 +217,32 @@ func (p *pciTree) owners(functions []BDF) map[int]minorOwner {
 	for _, bdf := range functions {
 		claim(p.minors(bdf), bdf)
 	}
-	for _, dir := range [...]string{"devices/platform", "bus/platform/devices"} {
-		names, err := p.t.names(dir)
-		if err != nil {
+	for _, minors := range p.xcpMinors() {
+		claim(minors, "")
+	}
+	return out
+}
+
+// xcpMinors reads the DRM devices of each XCP platform device.
+func (p *pciTree) xcpMinors() []drmMinors {
+	platform, err := p.t.folder("devices/platform")
+	if err != nil {
+		return nil
+	}
+	defer platform.close()
+	names, err := platform.names()
+	if err != nil {
+		return nil
+	}
+	var out []drmMinors
+	for _, name := range names {
+		if !isXCP(name) {
 			continue
 		}
-		for _, name := range names {
-			if !isXCP(name) {
-				continue
-			}
-			if f, err := p.t.folder(dir + "/" + name); err == nil {
-				claim(readMinors(f), "")
-				f.close()
-			}
+		if f, err := platform.sub(name); err == nil {
+			out = append(out, readMinors(f))
+			f.close()
 		}
-		break
 	}
 	return out
 }

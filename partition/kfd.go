@@ -44,8 +44,24 @@ type topology struct {
 	nodes   []kfdNode // GPU nodes in KFD order
 	all     map[int]bool
 	skipped []Skipped
-	sick    map[BDF]bool // the addresses of skipped nodes, as far as they have one
-	path    string       // of the folder nodes; "" without KFD
+	sick    map[BDF]bool // the PCI functions of skipped nodes
+	// unplaced is why nodes were skipped whose address is not known: nil when
+	// there are none, ErrNotVisible when that is the reason for one.
+	unplaced error
+	path     string // of the folder nodes; "" without KFD
+}
+
+func (topo *topology) skip(id int, a address, reason error) {
+	topo.skipped = append(topo.skipped, Skipped{Device: nodeName(id), Reason: reason})
+	if a != (address{}) {
+		topo.sick[formatBDF(a)] = true
+		a.function = 0 // where it was a partition
+		topo.sick[formatBDF(a)] = true
+		return
+	}
+	if topo.unplaced == nil || errors.Is(reason, ErrNotVisible) {
+		topo.unplaced = reason
+	}
 }
 
 // readTopology reads every node once. A node that cannot be used becomes a
@@ -77,10 +93,7 @@ func readTopology(t *tree, path string) (topology, error) {
 		n, isGPU, err := readNode(nodes, id)
 		switch {
 		case err != nil:
-			topo.skipped = append(topo.skipped, Skipped{Device: nodeName(id), Reason: err})
-			topo.sick[formatBDF(n.addr)] = true
-			n.addr.function = 0 // where it was a partition
-			topo.sick[formatBDF(n.addr)] = true
+			topo.skip(id, n.addr, err)
 		case isGPU:
 			topo.nodes = append(topo.nodes, n)
 		}
