@@ -26,8 +26,8 @@ type Device struct {
 	// Type is the product name, such as "AMD Instinct MI300X". HAMi gives AMD
 	// pods only devices whose type has "AMD" in it: see SanitizeType.
 	Type string `json:"type,omitempty"`
-	// Numa is the NUMA node, -1 when the kernel knows none (numa_node of the PCI
-	// device, usual in virtual machines).
+	// Numa is the NUMA node. Where the kernel knows none this module writes 0;
+	// AMD's plugin passes on the -1 of numa_node, the one negative number read.
 	Numa int `json:"numa,omitempty"`
 	// Mode is "" for a device that may be shared and the compute partition type
 	// ("spx", "qpx", ...) for one that is always granted whole.
