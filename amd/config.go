@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/yaml"
 
-	"github.com/Project-HAMi/hami-amd/annotations"
 	"github.com/Project-HAMi/hami-amd/cumask"
 )
 
@@ -215,16 +214,7 @@ type Devices struct {
 	// scratch recycles the buffers of Fit.
 	scratch sync.Pool
 
-	// mu guards nodes.
-	mu    sync.Mutex
-	nodes map[string]registered
-}
-
-// registered is the decoded hami.io/node-amd-register of a node.
-type registered struct {
-	value   string
-	devices []annotations.Device
-	err     error
+	nodes nodeCache
 }
 
 // New returns the scheduler's side of AMD GPUs, or what is wrong with the
@@ -243,7 +233,6 @@ func New(config Config) (*Devices, error) {
 		cores:    *config.DefaultCores,
 		rounding: rounding,
 		scratch:  sync.Pool{New: func() any { return new(fitter) }},
-		nodes:    map[string]registered{},
 	}, nil
 }
 

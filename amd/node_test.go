@@ -2,9 +2,12 @@ package amd
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -67,9 +70,33 @@ func TestNodeDevicesRemembers(t *testing.T) {
 		t.Errorf("%q after the value changed, want h0", changed[0].ID)
 	}
 	d.ForgetNode("node")
-	if len(d.nodes) != 0 {
+	if _, ok := d.nodes.get("node"); ok {
 		t.Error("a forgotten node is remembered")
 	}
+}
+
+// Nodes come and go, and HAMi does not say which are gone.
+func TestNodeDevicesForgetsWhatNobodyAsksAbout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDevices(t, Config{})
+		stays := newNode(t, "stays", mi300x("g"))
+		first, err := d.NodeDevices(stays)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range 1000 { // 4 hours of one more node each 15 s
+			if _, err := d.NodeDevices(newNode(t, fmt.Sprint("gone-", i), mi300x("g"))); err != nil {
+				t.Fatal(err)
+			}
+			if again, _ := d.NodeDevices(stays); &again[0] != &first[0] {
+				t.Fatalf("round %d: a node that is asked about was decoded again", i)
+			}
+			if n, most := len(d.nodes.nodes)+len(d.nodes.older), int(2*nodeMemory/(15*time.Second))+2; n > most {
+				t.Fatalf("round %d: %d nodes remembered, want at most %d", i, n, most)
+			}
+			time.Sleep(15 * time.Second)
+		}
+	})
 }
 
 func TestNodeDevicesConcurrently(t *testing.T) {
