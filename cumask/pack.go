@@ -1,8 +1,6 @@
 package cumask
 
-import (
-	"fmt"
-)
+import "fmt"
 
 // An InsufficientError says why a request that an idle GPU could take does not
 // fit now. errors.Is(err, ErrInsufficient) holds for it.
@@ -28,11 +26,11 @@ func (e *InsufficientError) Unwrap() error { return ErrInsufficient }
 //     XCCs * min(n/XCCs, free CUs on the poorest XCC);
 //  2. then, that leaves the free CUs balanced over the XCCs: what the first
 //     rule leaves open comes from the XCCs with the most free CUs;
-//  3. then, that is balanced over the shader engines of each XCC, where the
-//     geometry knows them;
+//  3. then, whose part on each XCC is balanced over the shader engines, where
+//     the geometry knows them;
 //  4. then, by a heuristic, of few ranges.
 //
-// The first three are exact. The result depends on the arguments alone. CUs in
+// The first three are exact: no CU could be exchanged for a better one. The result depends on the arguments alone. CUs in
 // used that the GPU does not have do not matter. Pack does not allocate.
 //
 // Errors: [ErrGeometry] for an impossible shape; [ErrGranularity] for an n

@@ -1,7 +1,7 @@
 package cumask
 
-// smallClasses is how many (XCC, SE) pairs fit the quick buffer of Pack. MI300X
-// has 32, MI355X as many.
+// smallClasses is how many (XCC, SE) pairs fit the small buffer of Pack, which
+// is quicker to clear. MI300X has 32.
 const smallClasses = 64
 
 // A packer chooses masks on one GPU. It works in units: single CUs, or whole

@@ -69,7 +69,7 @@ func kernelWalk(g Geometry, active func(xcc, se, sa int) int) map[int]Location {
 func TestLocateFollowsTheKernelsWalk(t *testing.T) {
 	full := map[string]Geometry{
 		"7900 xtx":       shipped["rx 7900 xtx"],
-		"8060s":          shipped["8060s"],
+		"arrays of 10":   {CUs: 40, CUsPerWGP: 2, SEsPerXCC: 2, SAsPerSE: 2, CUsPerSA: 10},
 		"mi300x uncut":   {CUs: 320, XCCs: 8, SEsPerXCC: 4, SAsPerSE: 1, CUsPerSA: 10},
 		"two arrays":     {CUs: 96, XCCs: 2, SEsPerXCC: 3, SAsPerSE: 2, CUsPerSA: 8},
 		"arrays of 16":   {CUs: 128, SEsPerXCC: 8, SAsPerSE: 1, CUsPerSA: 16},
