@@ -1,0 +1,2 @@
+// Package plugin is the kubelet device plugin for AMD GPUs that HAMi shares.
+package plugin
