@@ -29,7 +29,7 @@ type allocateFlags struct {
 func newAllocate(clock clock) *cobra.Command {
 	var f allocateFlags
 	cmd := &cobra.Command{
-		Use:   "allocate --node FILE --pods FILE --pod FILE",
+		Use:   "allocate --node FILE [--pods FILE] --pod FILE",
 		Short: "Show what the containers of a pod would be handed",
 		Long: `allocate plans a pod on a node as the device plugin does: the compute units of
 each slice, and the environment, device nodes and mounts of each container.

@@ -25,7 +25,7 @@ func amdctl(t *testing.T, stdin string, args ...string) result {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
 	clock := func() time.Time { return time.Unix(1787300000, 0) }
-	code := run(t.Context(), clock, args, strings.NewReader(stdin), &stdout, &stderr)
+	code := run(clock, args, strings.NewReader(stdin), &stdout, &stderr)
 	return result{stdout.String(), stderr.String(), code}
 }
 

@@ -17,39 +17,37 @@ func TestDiscoverEveryMachine(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			sysfs := fixturetest.Machine(t, name)
 			for mode, file := range map[string]string{"cu": "discover-" + name, "partition": "discover-" + name + "-partition"} {
-				r := ok(t, "", "discover", "--sysfs", sysfs, "--node-name", "n1", "--mode", mode)
+				args := []string{"discover", "--sysfs", sysfs, "--node-name", "n1", "--mode", mode}
+				r := ok(t, "", args...)
 				golden(t, file, result{stdout: r.stdout}) // the notes are partition's to test
+				checkFormatsAgree(t, args)
 			}
 		})
 	}
 }
 
-func TestDiscoverFormatsAgree(t *testing.T) {
-	for _, name := range testdata.Machines() {
-		for _, mode := range []string{"cu", "partition"} {
-			t.Run(name+" "+mode, func(t *testing.T) {
-				args := []string{"discover", "--sysfs", fixturetest.Machine(t, name), "--node-name", "n1", "--mode", mode}
-				entries, err := annotations.DecodeDevices(strings.TrimSpace(ok(t, "", append(args, "-o", "annotation")...).stdout))
-				if err != nil {
-					t.Fatal(err)
-				}
-				var devices []discovered
-				if err := json.Unmarshal([]byte(ok(t, "", append(args, "-o", "json")...).stdout), &devices); err != nil {
-					t.Fatal(err)
-				}
-				if len(devices) != len(entries) {
-					t.Fatalf("%d devices as JSON, %d in the annotation", len(devices), len(entries))
-				}
-				for i, d := range devices {
-					e := entries[i]
-					if d.ID != e.ID || d.Devcore != e.Devcore || d.DevmemMiB != e.Devmem || d.Count != e.Count || d.Health != e.Health || d.Type != e.Type {
-						t.Errorf("device %d: JSON says %+v, the annotation %+v", i, d, e)
-					}
-					if len(d.KubeletIDs) != int(d.Count) || len(d.Nodes) == 0 {
-						t.Errorf("device %d: %d kubelet IDs for %d shares, %d KFD nodes", i, len(d.KubeletIDs), d.Count, len(d.Nodes))
-					}
-				}
-			})
+// checkFormatsAgree compares the devices of the annotation with those of the
+// JSON.
+func checkFormatsAgree(t *testing.T, args []string) {
+	t.Helper()
+	entries, err := annotations.DecodeDevices(strings.TrimSpace(ok(t, "", append(args, "-o", "annotation")...).stdout))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var devices []discovered
+	if err := json.Unmarshal([]byte(ok(t, "", append(args, "-o", "json")...).stdout), &devices); err != nil {
+		t.Fatal(err)
+	}
+	if len(devices) != len(entries) {
+		t.Fatalf("%d devices as JSON, %d in the annotation", len(devices), len(entries))
+	}
+	for i, d := range devices {
+		e := entries[i]
+		if d.ID != e.ID || d.Devcore != e.Devcore || d.DevmemMiB != e.Devmem || d.Count != e.Count || d.Health != e.Health || d.Type != e.Type {
+			t.Errorf("device %d: JSON says %+v, the annotation %+v", i, d, e)
+		}
+		if len(d.KubeletIDs) != int(d.Count) || len(d.Nodes) == 0 {
+			t.Errorf("device %d: %d kubelet IDs for %d shares, %d KFD nodes", i, len(d.KubeletIDs), d.Count, len(d.Nodes))
 		}
 	}
 }

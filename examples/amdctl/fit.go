@@ -42,7 +42,7 @@ func newFit(clock clock) *cobra.Command {
 	var nodesFile, podsFile, podFile, configFile string
 	var options amd.ScheduleOptions
 	cmd := &cobra.Command{
-		Use:   "fit --nodes FILE --pods FILE --pod FILE",
+		Use:   "fit --nodes FILE [--pods FILE] --pod FILE",
 		Short: "Say where a pod would be scheduled, or why nowhere",
 		Long: `fit does with a pod what HAMi's webhook and scheduler would do: admission, the
 request, the choice of GPUs on each node and the choice of a node. It answers

@@ -1,32 +1,27 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	os.Exit(run(ctx, time.Now, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+	os.Exit(run(time.Now, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 
 // clock tells the time of a scheduling decision.
 type clock func() time.Time
 
 // run is the whole program but for the process: it returns the exit code.
-func run(ctx context.Context, clock clock, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+func run(clock clock, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	root := newRoot(clock)
 	root.SetArgs(append([]string{}, args...)) // nil would mean the process's own
 	root.SetIn(stdin)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	if err := root.ExecuteContext(ctx); err != nil {
+	if err := root.Execute(); err != nil {
 		fmt.Fprintln(stderr, "amdctl: "+oneLine(err.Error()))
 		return 1
 	}

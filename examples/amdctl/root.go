@@ -33,6 +33,7 @@ devices to standard error; bad input ends with one line and exit code 1.`,
 		newPack(),
 		newFit(clock),
 		newAllocate(clock),
+		newSimulate(),
 	)
 	return root
 }
