@@ -137,10 +137,12 @@ type walker struct {
 	topo topology
 	pci  *pciTree
 	inv  *Inventory
+	// functions are the PCI functions of addresses whose function is not 0.
+	functions map[address]BDF
 }
 
 func (w *walker) walk(path string) (*Inventory, error) {
-	w.inv = &Inventory{}
+	w.inv, w.functions = &Inventory{}, map[address]BDF{}
 	if w.idsNote != "" {
 		w.inv.Notes = append(w.inv.Notes, w.idsNote)
 	}
@@ -154,12 +156,11 @@ func (w *walker) walk(path string) (*Inventory, error) {
 	if path == "" && w.pci.listed == nil && w.pci.cards == nil {
 		w.note(w.t.root.Name(), "neither class/kfd nor bus/pci nor class/drm below it: is it a sysfs mount?")
 	}
-	w.inv.Skipped = w.topo.skipped
 	drafts := w.group()
 	drafts = slices.DeleteFunc(drafts, func(d *draft) bool { return !w.readDraft(d) })
 	w.assignMinors(drafts)
 	w.finish(drafts)
-	w.withoutNode(drafts)
+	w.report(drafts)
 	w.readLinks()
 	return w.inv, nil
 }
@@ -181,26 +182,13 @@ type draft struct {
 	index map[*kfdNode]int
 }
 
-// group sorts the nodes into GPUs by PCI address. On a GPU that is split, the
-// function bits of location_id hold the partition and the GPU is function 0;
-// but a virtual function's address is its own, so an address that is there
-// literally comes first. unique_id says nothing: partitions share one value or
-// have one each, by kernel version.
+// group sorts the nodes into GPUs by PCI function. unique_id says nothing:
+// partitions share one value or have one each, by kernel version.
 func (w *walker) group() []*draft {
 	byBDF := map[BDF]*draft{}
-	parents := map[address]BDF{}
 	for i := range w.topo.nodes {
 		n := &w.topo.nodes[i]
-		bdf, ok := parents[n.addr]
-		if !ok {
-			bdf = formatBDF(n.addr)
-			if n.addr.function != 0 && !w.pci.isGPU(bdf, n.device) {
-				parent := n.addr
-				parent.function = 0
-				bdf = formatBDF(parent)
-			}
-			parents[n.addr] = bdf
-		}
+		bdf := w.functionOf(n.addr, n.device)
 		d := byBDF[bdf]
 		if d == nil {
 			d = &draft{bdf: bdf, index: map[*kfdNode]int{}}
@@ -208,11 +196,33 @@ func (w *walker) group() []*draft {
 		}
 		d.nodes = append(d.nodes, n)
 		d.index[n] = int(n.high)
-		if own, _ := splitBDF(string(bdf)); n.high == 0 && own.function == 0 {
+		if n.high == 0 && bdf != formatBDF(n.addr) {
 			d.index[n] = int(n.addr.function)
 		}
 	}
 	return slices.SortedFunc(maps.Values(byBDF), func(a, b *draft) int { return compareBDF(a.bdf, b.bdf) })
+}
+
+// functionOf is the PCI function of a node. On a GPU that is split, the
+// function bits of location_id hold the partition and the GPU is function 0;
+// but a virtual function's address is its own, so an address that is there
+// literally comes first.
+func (w *walker) functionOf(a address, device uint16) BDF {
+	bdf := formatBDF(a)
+	if a.function == 0 {
+		return bdf
+	}
+	known, ok := w.functions[a]
+	if !ok {
+		known = bdf
+		if !w.pci.isGPU(bdf, device) {
+			a := a
+			a.function = 0
+			known = formatBDF(a)
+		}
+		w.functions[a] = known
+	}
+	return known
 }
 
 // readDraft reads the PCI function of a GPU; false is a GPU left out.
@@ -240,31 +250,54 @@ func (w *walker) readDraft(d *draft) bool {
 	return true
 }
 
-// withoutNode reports the functions that amdgpu drives and KFD does not show.
-func (w *walker) withoutNode(drafts []*draft) {
+// report completes the list of skipped devices with the sick nodes, and with
+// the functions that amdgpu drives and KFD does not show. A node that could
+// not be read has no address: where it must be the one function that is
+// missing, it gets that, and what a device cgroup hides is told by function,
+// since 63 partitions are of no interest to anybody.
+func (w *walker) report(drafts []*draft) {
 	known := map[BDF]bool{}
 	for _, s := range w.inv.Skipped {
 		known[BDF(s.Device)] = true
 	}
-	for i := range w.inv.GPUs {
-		known[w.inv.GPUs[i].BDF] = true
-	}
 	for _, d := range drafts {
 		known[d.bdf] = true
 	}
-	for _, bdf := range w.pci.bound {
-		if known[bdf] || w.topo.sick[bdf] {
-			continue
-		}
-		reason := ErrNoKFDNode
+	var hidden, broken []sickNode
+	for _, s := range w.topo.sick {
 		switch {
-		case errors.Is(w.topo.unplaced, ErrNotVisible):
-			reason = fmt.Errorf("%w that can be read: %w", ErrNoKFDNode, ErrNotVisible)
-		case w.topo.unplaced != nil:
-			reason = fmt.Errorf("%w that can be read", ErrNoKFDNode)
+		case s.placed:
+			bdf := w.functionOf(s.addr, s.device)
+			known[bdf] = true
+			w.skip(nodeName(s.id), fmt.Errorf("%s: %w", bdf, s.reason))
+		case errors.Is(s.reason, ErrNotVisible):
+			hidden = append(hidden, s)
+		default:
+			broken = append(broken, s)
 		}
+	}
+	missing := slices.DeleteFunc(slices.Clone(w.pci.bound), func(bdf BDF) bool { return known[bdf] })
+	if len(missing) == 1 && len(broken) == 1 && len(hidden) == 0 {
+		w.skip(nodeName(broken[0].id), fmt.Errorf("%s: %w", missing[0], broken[0].reason))
+		return
+	}
+	if len(missing) == 0 {
+		broken = append(broken, hidden...)
+	}
+	for _, s := range broken {
+		w.skip(nodeName(s.id), s.reason)
+	}
+	reason := ErrNoKFDNode
+	switch {
+	case len(hidden) > 0:
+		reason = fmt.Errorf("%w that can be read: %w", ErrNoKFDNode, ErrNotVisible)
+	case len(broken) > 0:
+		reason = fmt.Errorf("%w that can be read", ErrNoKFDNode)
+	}
+	for _, bdf := range missing {
 		if card := w.pci.minors(bdf).card; card != nil {
-			reason = fmt.Errorf("card%d: %w", *card, reason)
+			w.skip(string(bdf), fmt.Errorf("card%d: %w", *card, reason))
+			continue
 		}
 		w.skip(string(bdf), reason)
 	}

@@ -262,17 +262,16 @@ func TestC30NoPartitionFiles(t *testing.T) {
 }
 
 func TestC33NUMANode(t *testing.T) {
+	root := fixturetest.Machine(t, "mi300x-cpx-8")
 	for name, content := range map[string]string{
 		"-1": "-1\n", "missing": "-", "empty": "", "a word": "none\n", "beyond reason": "99999\n", "-2": "-2\n",
 	} {
 		t.Run(name, func(t *testing.T) {
-			root := fixturetest.Machine(t, "mi300x-cpx-8")
 			for _, bdf := range []string{"0000:05:00.0", "0000:27:00.0"} {
 				file := "bus/pci/devices/" + bdf + "/numa_node"
+				fixturetest.Write(t, root, file, content)
 				if content == "-" {
 					fixturetest.Remove(t, root, file)
-				} else {
-					fixturetest.Write(t, root, file, content)
 				}
 			}
 			inv := discoverTree(t, root)

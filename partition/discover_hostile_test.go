@@ -197,7 +197,7 @@ func TestDiscoverWhileTheTreeChanges(t *testing.T) {
 			runtime.Gosched()
 		}
 	})
-	for range 100 {
+	for range 40 {
 		inv, err := Discover(root)
 		if err != nil {
 			continue

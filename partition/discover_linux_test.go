@@ -48,14 +48,29 @@ func TestNodesThatAreNotVisible(t *testing.T) {
 	if diff := cmp.Diff([]string{"0000:c7:00.0 p0: node 8"}, placed(inv)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	// Seven nodes, and the seven functions that cannot be told from them.
-	if len(inv.Skipped) != 14 {
-		t.Errorf("want 14 skipped, found %d", len(inv.Skipped))
+	// The seven are told by their functions, which operators know.
+	if len(inv.Skipped) != 7 {
+		t.Errorf("want 7 skipped, found %d", len(inv.Skipped))
 	}
 	for _, s := range inv.Skipped {
-		if !errors.Is(s.Reason, ErrNotVisible) {
+		if _, err := ParseBDF(s.Device); err != nil || !errors.Is(s.Reason, ErrNotVisible) {
 			t.Errorf("%s: want ErrNotVisible, found %v", s.Device, s.Reason)
 		}
+	}
+	const want = "0000:05:00.0: card1: no kfd node that can be read: not visible to this process"
+	if got := skippedLines(inv)[0]; got != want {
+		t.Errorf("want %q, found %q", want, got)
+	}
+
+	// Where there are no functions to tell, the nodes are.
+	fixturetest.Remove(t, root, "bus")
+	fixturetest.Remove(t, root, "class/drm")
+	unprivileged(t, func() { inv, err = Discover(root) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(inv.GPUs) != 1 || len(inv.Skipped) != 7 || inv.Skipped[0].Device != "node 2" || !errors.Is(inv.Skipped[0].Reason, ErrNotVisible) {
+		t.Errorf("found %d GPUs and %v", len(inv.GPUs), skippedLines(inv))
 	}
 }
 

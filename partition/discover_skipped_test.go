@@ -28,66 +28,57 @@ func TestSickDevicesAreSkipped(t *testing.T) {
 	}{
 		"the GPU has gone": {
 			edit: props("simd_count", "0"),
-			want: []string{"node 2: simd_count 0: the gpu is gone"},
+			want: []string{"node 2: 0000:05:00.0: simd_count 0: the gpu is gone"},
 		},
 		"no SIMDs in a CU": {
 			edit: props("simd_per_cu", "0"),
-			want: []string{"node 2: simd_count 1216 with simd_per_cu 0"},
+			want: []string{"node 2: 0000:05:00.0: simd_count 1216 with simd_per_cu 0"},
 		},
 		"not AMD's": {
 			edit: props("vendor_id", "4318"),
-			want: []string{"node 2: vendor_id 0x10de: want AMD's 0x1002"},
+			want: []string{"node 2: 0000:05:00.0: vendor_id 0x10de: want AMD's 0x1002"},
 		},
 		"no target version": {
 			edit: props("gfx_target_version", "0"),
-			want: []string{"node 2: gfx_target_version 0: want that of a gpu"},
+			want: []string{"node 2: 0000:05:00.0: gfx_target_version 0: want that of a gpu"},
 		},
 		"no address": {
 			edit: func(tb testing.TB, root string) {
 				fixturetest.DropLine(tb, root, nodeFile(2, "properties"), "location_id")
 			},
-			want: []string{
-				"node 2: location_id 0 in domain 0: want a pci address",
-				"0000:05:00.0: card1: no kfd node that can be read",
-			},
+			want: []string{"node 2: 0000:05:00.0: location_id 0 in domain 0: want a pci address"},
 		},
 		"address with unknown bits": {
 			edit: props("location_id", "66816"), // 0x10500
-			want: []string{
-				"node 2: location_id 66816 in domain 0: want a pci address",
-				"0000:05:00.0: card1: no kfd node that can be read",
-			},
+			want: []string{"node 2: 0000:05:00.0: location_id 66816 in domain 0: want a pci address"},
 		},
 		"domain beyond 32 bits": {
 			edit: props("domain", "4294967296"),
-			want: []string{
-				"node 2: location_id 1280 in domain 4294967296: want a pci address",
-				"0000:05:00.0: card1: no kfd node that can be read",
-			},
+			want: []string{"node 2: 0000:05:00.0: location_id 1280 in domain 4294967296: want a pci address"},
 		},
 		"impossible shape": {
 			edit: props("simd_count", "1215"),
-			want: []string{"node 2: simd_count 1215, simd_per_cu 4, num_xcc 8: impossible geometry"},
+			want: []string{"node 2: 0000:05:00.0: simd_count 1215, simd_per_cu 4, num_xcc 8: impossible geometry"},
 		},
 		"unequal XCCs": {
 			edit: props("simd_count", "1212"),
-			want: []string{"node 2: geometry: 303 cus on 8 xccs: want the same number on each: impossible geometry"},
+			want: []string{"node 2: 0000:05:00.0: geometry: 303 cus on 8 xccs: want the same number on each: impossible geometry"},
 		},
 		"device id beyond 16 bits": {
 			edit: props("device_id", "95393"),
-			want: []string{"node 2: device_id 95393: want 16 bits"},
+			want: []string{"node 2: 0000:05:00.0: device_id 95393: want 16 bits"},
 		},
 		"render minor 0": {
 			edit: props("drm_render_minor", "0"),
-			want: []string{"node 2: drm_render_minor 0: no render node"},
+			want: []string{"node 2: 0000:05:00.0: drm_render_minor 0: no render node"},
 		},
 		"render minor of a card": {
 			edit: props("drm_render_minor", "1"),
-			want: []string{"node 2: drm_render_minor 1: no render node"},
+			want: []string{"node 2: 0000:05:00.0: drm_render_minor 1: no render node"},
 		},
 		"render minor beyond the kernel's": {
 			edit: props("drm_render_minor", "4294967424"),
-			want: []string{"node 2: drm_render_minor 4294967424: no render node"},
+			want: []string{"node 2: 0000:05:00.0: drm_render_minor 4294967424: no render node"},
 		},
 		"another GPU's render minor": {
 			edit: props("drm_render_minor", "136"),
@@ -116,35 +107,26 @@ func TestSickDevicesAreSkipped(t *testing.T) {
 		},
 		"properties are empty": {
 			edit: write(nodeFile(2, "properties"), ""),
-			want: []string{"node 2: properties: empty file", "0000:05:00.0: card1: no kfd node that can be read"},
+			want: []string{"node 2: 0000:05:00.0: properties: empty file"},
 		},
 		"properties are huge": {
 			edit: write(nodeFile(2, "properties"), string(make([]byte, 1<<20))),
-			want: []string{
-				"node 2: read class/kfd/kfd/topology/nodes/2/properties: larger than a kernel attribute",
-				"0000:05:00.0: card1: no kfd node that can be read",
-			},
+			want: []string{"node 2: 0000:05:00.0: read class/kfd/kfd/topology/nodes/2/properties: larger than a kernel attribute"},
 		},
 		"properties are a folder": {
 			edit: func(tb testing.TB, root string) {
 				fixturetest.Remove(tb, root, nodeFile(2, "properties"))
 				fixturetest.Write(tb, root, nodeFile(2, "properties/x"), "")
 			},
-			want: []string{
-				"node 2: read class/kfd/kfd/topology/nodes/2/properties: is a directory",
-				"0000:05:00.0: card1: no kfd node that can be read",
-			},
+			want: []string{"node 2: 0000:05:00.0: read class/kfd/kfd/topology/nodes/2/properties: is a directory"},
 		},
 		"properties are gone": {
 			edit: remove(nodeFile(2, "properties")),
-			want: []string{
-				"node 2: open class/kfd/kfd/topology/nodes/2/properties: no such file or directory",
-				"0000:05:00.0: card1: no kfd node that can be read",
-			},
+			want: []string{"node 2: 0000:05:00.0: open class/kfd/kfd/topology/nodes/2/properties: no such file or directory"},
 		},
 		"properties with a broken number": {
 			edit: props("num_xcc", "8x"),
-			want: []string{`node 2: properties: num_xcc "8x": want a number`, "0000:05:00.0: card1: no kfd node that can be read"},
+			want: []string{`node 2: 0000:05:00.0: properties: num_xcc "8x": want a number`},
 		},
 		"no node": {
 			edit: remove(topologyDir + "/nodes/2"),
@@ -206,7 +188,7 @@ func TestSickPartitionIsSkipped(t *testing.T) {
 	if diff := cmp.Diff(want, placed(inv)[:3]); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{"node 13: simd_count 0: the gpu is gone"}, skippedLines(inv)); diff != "" {
+	if diff := cmp.Diff([]string{"node 13: 0000:05:00.0: simd_count 0: the gpu is gone"}, skippedLines(inv)); diff != "" {
 		t.Errorf("skipped (-want +got):\n%s", diff)
 	}
 }
@@ -223,6 +205,23 @@ func TestNodesDisagreeAboutTheDevice(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"0000:06:00.0 p0: node 3"}, placed(inv)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// Several nodes without an address, several functions without a node: which
+// is which cannot be told, so both are listed.
+func TestSeveralNodesCannotBeRead(t *testing.T) {
+	root := fixturetest.Machine(t, "mi300x-spx-8")
+	fixturetest.Write(t, root, nodeFile(2, "properties"), "")
+	fixturetest.Write(t, root, nodeFile(3, "properties"), "simd_count many\n")
+	want := []string{
+		"node 2: properties: empty file",
+		`node 3: properties: simd_count "many": want a number`,
+		"0000:05:00.0: card1: no kfd node that can be read",
+		"0000:27:00.0: card9: no kfd node that can be read",
+	}
+	if diff := cmp.Diff(want, skippedLines(discoverTree(t, root))); diff != "" {
+		t.Errorf("skipped (-want +got):\n%s", diff)
 	}
 }
 

@@ -17,9 +17,10 @@ type Inventory struct {
 
 // Skipped names a device that discovery left out, and why.
 type Skipped struct {
-	// Device is a PCI address, a DRM card or a KFD node such as "node 7".
+	// Device is a PCI address, or a KFD node such as "node 7".
 	Device string
-	// Reason is never nil.
+	// Reason is never nil. That of a node starts with the PCI address of its
+	// GPU where that is known.
 	Reason error
 }
 
@@ -33,13 +34,22 @@ type GPU struct {
 	GFX      string // "gfx942"; "" where KFD does not name one
 	Card     *int   // N of /dev/dri/cardN
 	NUMANode *int   // nil for -1 and for a missing file
-	UniqueID uint64 // DRM unique_id, the serial; 0 where the part has none
 	HiveID   uint64 // XGMI hive; 0 is none
-	APU      bool
-	VF       bool // SR-IOV virtual function
+	APU      bool   // part of a CPU: its memory is the host's
+	VF       bool   // SR-IOV virtual function
 
-	// VRAMBytes is the sum over the KFD nodes' banks of heap type 1 and 2,
-	// else the PF's mem_info_vram_total; nil when neither can be read.
+	// UniqueID is the serial number: unique_id of the PCI function, and in a
+	// tree without that file KFD's if all nodes agree; 0 where the part has
+	// none.
+	UniqueID uint64
+
+	// VRAMBytes is the sum over the KFD nodes' banks of heap type 1 and 2;
+	// without banks it is mem_info_vram_total of the PCI function (of an APU,
+	// mem_info_gtt_total). It is nil when none of these can be read, and when
+	// there are banks and one of them makes no sense.
+	//
+	// An APU's banks are what HIP can allocate, which on current kernels is
+	// the GTT limit and not the BIOS carve-out; Inventory.Notes has both.
 	VRAMBytes *uint64
 
 	// Compute is the current compute partition mode; "" where the GPU has no
@@ -64,18 +74,21 @@ type GPU struct {
 // Node is one KFD topology node: a whole GPU, or one compute partition of it.
 type Node struct {
 	ID          int    // KFD node number; renumbered by every mode switch
-	Rank        int    // position among all GPU nodes in KFD order, from 0
+	Rank        int    // position among the inventory's nodes in KFD order, from 0: ROCr's order
 	Partition   int    // index among the GPU's partitions: design "Identities"
 	UniqueID    uint64 // KFD unique_id, what ROCr calls GPU-<hex16>; 0 unknown
 	RenderMinor int    // M of /dev/dri/renderDM
-	Card        *int   // N of the cardN that belongs to RenderMinor
+	Card        *int   // N of the /dev/dri/cardN that belongs to RenderMinor
 
 	Geometry cumask.Geometry // CUs, XCCs, CUs per WGP, shader layout
 	// VRAMBytes is the sum of the node's banks of heap type 1 and 2, nil
 	// without one.
 	VRAMBytes     *uint64
 	ComputeQueues int // num_cp_queues; 0 unknown
-	Links         []Link
+	// Links are read for the first node of each GPU, or for all on request
+	// (DiscoverOptions.AllLinks): direct ones before peer ones, ascending by
+	// node number.
+	Links []Link
 }
 
 // ROCrID is the name ROCr gives to the node's agent: "GPU-" and 16 hex

@@ -35,39 +35,33 @@ type kfdNode struct {
 	apu      bool
 	addr     address // domain, bus, device and function bits of location_id
 	high     uint8   // bits 31:28 of location_id: the partition, if not 0
+	placed   bool    // addr is known
 	noMinor  bool    // an old kernel that does not name a render minor
 	badBanks error   // why memory banks that are there give no size
 }
 
 // topology is what one walk over KFD's nodes found.
 type topology struct {
-	nodes   []kfdNode // GPU nodes in KFD order
-	all     map[int]bool
-	skipped []Skipped
-	sick    map[BDF]bool // the PCI functions of skipped nodes
-	// unplaced is why nodes were skipped whose address is not known: nil when
-	// there are none, ErrNotVisible when that is the reason for one.
-	unplaced error
-	path     string // of the folder nodes; "" without KFD
+	nodes []kfdNode // GPU nodes in KFD order
+	all   map[int]bool
+	sick  []sickNode
+	path  string // of the folder nodes; "" without KFD
 }
 
-func (topo *topology) skip(id int, a address, reason error) {
-	topo.skipped = append(topo.skipped, Skipped{Device: nodeName(id), Reason: reason})
-	if a != (address{}) {
-		topo.sick[formatBDF(a)] = true
-		a.function = 0 // where it was a partition
-		topo.sick[formatBDF(a)] = true
-		return
-	}
-	if topo.unplaced == nil || errors.Is(reason, ErrNotVisible) {
-		topo.unplaced = reason
-	}
+// sickNode is a node that cannot be used. Its address is unknown, and placed
+// false, if not even its properties could be read.
+type sickNode struct {
+	id     int
+	addr   address
+	device uint16
+	placed bool
+	reason error
 }
 
 // readTopology reads every node once. A node that cannot be used becomes a
 // skipped one; only a topology that is there and cannot be listed is an error.
 func readTopology(t *tree, path string) (topology, error) {
-	topo := topology{all: map[int]bool{}, sick: map[BDF]bool{}}
+	topo := topology{all: map[int]bool{}}
 	if path == "" {
 		return topo, nil
 	}
@@ -93,7 +87,7 @@ func readTopology(t *tree, path string) (topology, error) {
 		n, isGPU, err := readNode(nodes, id)
 		switch {
 		case err != nil:
-			topo.skip(id, n.addr, err)
+			topo.sick = append(topo.sick, sickNode{id, n.addr, n.device, n.placed, err})
 		case isGPU:
 			topo.nodes = append(topo.nodes, n)
 		}
@@ -119,6 +113,7 @@ func readNode(nodes *folder, id int) (n kfdNode, isGPU bool, err error) {
 		return n, false, fmt.Errorf("properties: %w", err)
 	}
 	n.addr, n.high, err = p.address()
+	n.placed, n.device = err == nil, uint16(p.device.n)
 	if isGPU, gpuErr := p.gpu(dir); !isGPU {
 		return n, false, gpuErr
 	}
@@ -184,7 +179,6 @@ func (p *kfdProps) node(id int, n *kfdNode) error {
 	if p.device.n > math.MaxUint16 {
 		return fmt.Errorf("device_id %d: want 16 bits", p.device.n)
 	}
-	n.device = uint16(p.device.n)
 	switch m := p.renderMinor; {
 	case !m.ok:
 		n.noMinor = true
