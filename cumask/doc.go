@@ -12,9 +12,12 @@
 // hangs the queue. On RDNA CUs work in pairs, WGPs; a mask with half a WGP is
 // refused by the kernel and the queue runs on all CUs.
 //
-//	mask bit    0  1  2  3  4  5  6  7    8  9 10 ...   40 41 42 43 44 45 46 47
-//	XCC         0  1  2  3  4  5  6  7    0  1  2 ...    0  1  2  3  4  5  6  7
-//	free        x  .  x  x  x  x  x  x    x  x  x ...    .  x  .  x  x  .  .  x
+//	mask bit  0 1 2 3 4 5 6 7   8 9 10 11 12 13 14 15   ...   72 73 74 75
+//	XCC       0 1 2 3 4 5 6 7   0 1  2  3  4  5  6  7          0  1  2  3
+//
+//	0-75           76 CUs, 10 on XCCs 0 to 3 and 9 on the others: 72 effective
+//	0-6             7 CUs, none on XCC 7: hangs
+//	0,8,16,24,...  38 CUs, all on XCC 0: hangs
 //
 // [Pack] and [PackAll] always reach the most effective CUs that the free CUs
 // allow, with exactly the CUs asked for, one at least on every XCC and whole

@@ -90,7 +90,8 @@ func (e *HSAMaskError) Unwrap() error { return e.Err }
 // repeated GPUs and CUs, descending ranges, a missing colon, an empty list, a
 // zero mask. What ROCr drops in silence or reads by accident is refused too:
 // numbers above 1,023, empty items, signs, "3-", a colon at the end of a set.
-// Whether the GPUs and CUs exist is not known here.
+// There the error tells the worst that may come of it. Whether the GPUs and CUs
+// exist is not known here.
 func ParseHSAMask(value string) ([]DeviceMask, error) {
 	value = strings.Map(func(r rune) rune {
 		switch r {
