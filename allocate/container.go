@@ -26,7 +26,7 @@ const (
 func Whole(name string, devices []partition.Registered) (Container, error) {
 	demands := make([]demand, 0, len(devices))
 	for i := range devices {
-		g := devices[i].Geometry()
+		g := geometryOf(&devices[i])
 		if err := g.Validate(); err != nil {
 			return Container{}, fmt.Errorf("device %q: %w", devices[i].ID, err)
 		}

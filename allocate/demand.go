@@ -54,11 +54,24 @@ func readDemands(pod Pod, node Node) (demands [][]demand, notes []string, err er
 	return demands, notes, nil
 }
 
+// geometryOf is the device's geometry, with the shader engines that KFD names
+// and the register annotation does not, so that packing can balance them too.
+func geometryOf(device *partition.Registered) cumask.Geometry {
+	g := device.Geometry()
+	if len(device.Nodes) == 1 {
+		known := device.Nodes[0].Geometry
+		if known.CUs == g.CUs && max(known.XCCs, 1) == max(g.XCCs, 1) && max(known.CUsPerWGP, 1) == max(g.CUsPerWGP, 1) {
+			return known
+		}
+	}
+	return g
+}
+
 func readDemand(g annotations.Grant, device *partition.Registered) (d demand, note string, err error) {
 	if device == nil {
 		return demand{}, "", ErrUnknownDevice
 	}
-	d = demand{device: device, geometry: device.Geometry(), cus: int(g.CUs), memoryMiB: g.MemoryMiB}
+	d = demand{device: device, geometry: geometryOf(device), cus: int(g.CUs), memoryMiB: g.MemoryMiB}
 	if err := d.geometry.Validate(); err != nil {
 		return demand{}, "", err
 	}

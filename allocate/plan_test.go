@@ -298,6 +298,20 @@ func TestPodWithoutGPUsGetsNothing(t *testing.T) {
 	}
 }
 
+func TestShaderEnginesAreBalanced(t *testing.T) {
+	r := gpu{id: "A", rocr: 1, cus: 104, memory: 65520, renderer: 128}.registered()
+	r.Nodes[0].Geometry.SEsPerXCC = 8 // as on MI210: CU i is on shader engine i mod 8
+	r.Nodes[0].Geometry.SAsPerSE, r.Nodes[0].Geometry.CUsPerSA = 1, 14
+	n := allocate.Node{Devices: []partition.Registered{r}}
+	n.Held = map[string]cumask.Set{"A": cumask.Of(0, 8, 16)}
+	set := mustPlan(t, pod([]annotations.Grant{grant("A", 1024, 16)}), n).CUs["A"]
+	for se, count := range r.Nodes[0].Geometry.Spread(set).PerSE[0] {
+		if count != 2 {
+			t.Errorf("CUs %s: %d on shader engine %d, want 2 on each", set, count, se)
+		}
+	}
+}
+
 func TestUnknownCard(t *testing.T) {
 	r := mi300x(0).registered()
 	r.GPU.Card = nil
