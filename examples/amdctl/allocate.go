@@ -38,9 +38,9 @@ CUs that the node's other pods hold (annotation hami.io/amd-cu-allocated) are
 avoided, and a pod that holds some already gets the same again. A pod the
 scheduler has not placed yet is placed on the node first.
 
-The register annotation does not hold DRM device nodes, nor the order in which
-KFD counts GPUs. Give --sysfs with the node's /sys, or a copy, to see the device
-nodes, and for GPUs without a serial number.`,
+The register annotation holds neither DRM device nodes, nor the order in which
+KFD counts GPUs, nor their shader engines. Give --sysfs with the node's /sys, or
+a copy of it, to see the device nodes and exactly the CUs the node would choose.`,
 		Example: `  kubectl get node n1 -o yaml > node.yaml
   kubectl get pods -A -o yaml > pods.yaml
   amdctl allocate --node node.yaml --pods pods.yaml --pod my-pod.yaml
