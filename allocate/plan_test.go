@@ -303,7 +303,11 @@ func TestShaderEnginesAreBalanced(t *testing.T) {
 	r.Nodes[0].Geometry.SEsPerXCC = 8 // as on MI210: CU i is on shader engine i mod 8
 	r.Nodes[0].Geometry.SAsPerSE, r.Nodes[0].Geometry.CUsPerSA = 1, 14
 	n := allocate.Node{Devices: []partition.Registered{r}}
-	n.Held = map[string]cumask.Set{"A": cumask.Of(0, 8, 16)}
+	free := cumask.Set{} // low CUs on the first four engines, high CUs on the others
+	for k := range 6 {
+		free = free.Union(cumask.Range(8*k, 8*k+3)).Union(cumask.Range(8*(k+6)+4, 8*(k+6)+7))
+	}
+	n.Held = map[string]cumask.Set{"A": cumask.Range(0, 103).Minus(free)}
 	set := mustPlan(t, pod([]annotations.Grant{grant("A", 1024, 16)}), n).CUs["A"]
 	for se, count := range r.Nodes[0].Geometry.Spread(set).PerSE[0] {
 		if count != 2 {
