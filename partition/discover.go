@@ -244,7 +244,7 @@ func (w *walker) readDraft(d *draft) bool {
 	}
 	defer f.close()
 	if d.fn, err = readFunction(w.pci, f, d.bdf, d.nodes[0].device); err != nil {
-		w.skip(string(d.bdf), fmt.Errorf("%w: %w", ErrConflict, err))
+		w.skip(string(d.bdf), err)
 		return false
 	}
 	return true

@@ -140,6 +140,13 @@ func TestSickDevicesAreSkipped(t *testing.T) {
 			edit: write(pci+"vendor", "0x10de\n"),
 			want: []string{"0000:05:00.0: conflicting sysfs entries: vendor 0x10de: want AMD's 0x1002"},
 		},
+		"the serial number cannot be read": {
+			edit: func(tb testing.TB, root string) {
+				fixturetest.Remove(tb, root, pci+"unique_id")
+				fixturetest.Write(tb, root, pci+"unique_id/x", "")
+			},
+			want: []string{"0000:05:00.0: read bus/pci/devices/0000:05:00.0/unique_id: is a directory"},
+		},
 		"PCI function leads nowhere": {
 			edit: func(tb testing.TB, root string) {
 				fixturetest.Link(tb, root, "bus/pci/devices/0000:05:00.0", "../../../devices/absent")

@@ -17,15 +17,16 @@ type function struct {
 	profiles           profileSource
 }
 
-// readFunction reads the attributes of a GPU's function, which has to be the
-// part that KFD speaks of.
+// readFunction reads the attributes of a GPU's function. It is an error when
+// the function is not the part that KFD speaks of, and when its serial number
+// is there and cannot be read.
 func readFunction(p *pciTree, f *folder, bdf BDF, device uint16) (function, error) {
 	var fn function
 	if v, ok := f.number("vendor", 16, 16); ok && v != vendorAMD {
-		return fn, fmt.Errorf("vendor 0x%04x: want AMD's 0x%04x", v, vendorAMD)
+		return fn, fmt.Errorf("%w: vendor 0x%04x: want AMD's 0x%04x", ErrConflict, v, vendorAMD)
 	}
 	if d, ok := f.number("device", 16, 16); ok && uint16(d) != device {
-		return fn, fmt.Errorf("device 0x%04x: kfd speaks of 0x%04x", d, device)
+		return fn, fmt.Errorf("%w: device 0x%04x: kfd speaks of 0x%04x", ErrConflict, d, device)
 	}
 	if v, ok := f.number("revision", 16, 8); ok {
 		r := uint8(v)
@@ -35,6 +36,11 @@ func readFunction(p *pciTree, f *folder, bdf BDF, device uint16) (function, erro
 	if v, ok := f.number("numa_node", 10, 12); ok {
 		n := int(v)
 		fn.numa = &n
+	}
+	// Another attribute that fails is unknown; with this one the GPU would
+	// change its identity.
+	if _, err := f.text("unique_id"); err != nil && !isAbsent(err) {
+		return fn, err
 	}
 	fn.serial, fn.hasSerial = f.number("unique_id", 16, 64)
 	fn.vram, fn.gtt = f.bytes("mem_info_vram_total"), f.bytes("mem_info_gtt_total")
