@@ -93,11 +93,15 @@ func (f *folder) optional(name string) string {
 
 // number is optional for an attribute that holds an unsigned number.
 func (f *folder) number(name string, base, bits int) (uint64, bool) {
-	s := f.optional(name)
+	return parseUnsigned(f.optional(name), base, bits)
+}
+
+// parseUnsigned reads a number; a hexadecimal one may have a prefix.
+func parseUnsigned(s string, base, bits int) (uint64, bool) {
 	if base == 16 {
 		s = strings.TrimPrefix(s, "0x")
 	}
-	n, err := strconv.ParseUint(s, base, bits)
+	n, err := strconv.ParseUint(strings.TrimSpace(s), base, bits)
 	return n, err == nil
 }
 

@@ -39,10 +39,11 @@ func readFunction(p *pciTree, f *folder, bdf BDF, device uint16) (function, erro
 	}
 	// Another attribute that fails is unknown; with this one the GPU would
 	// change its identity.
-	if _, err := f.text("unique_id"); err != nil && !isAbsent(err) {
+	serial, err := f.text("unique_id")
+	if err != nil && !isAbsent(err) {
 		return fn, err
 	}
-	fn.serial, fn.hasSerial = f.number("unique_id", 16, 64)
+	fn.serial, fn.hasSerial = parseUnsigned(serial, 16, 64)
 	fn.vram, fn.gtt = f.bytes("mem_info_vram_total"), f.bytes("mem_info_gtt_total")
 	fn.product = f.optional("product_name")
 	fn.compute, fn.available = f.optional("current_compute_partition"), f.optional("available_compute_partition")
@@ -51,7 +52,7 @@ func readFunction(p *pciTree, f *folder, bdf BDF, device uint16) (function, erro
 		fn.profiles = readProfileSource(f)
 	}
 	_, vf, _ := boardOf(device)
-	_, err := p.t.readlink(p.path(bdf) + "/physfn")
+	_, err = p.t.readlink(p.path(bdf) + "/physfn")
 	fn.vf = vf || err == nil
 	p.drm[bdf] = readMinors(f)
 	return fn, nil
