@@ -33,6 +33,9 @@ const (
 	DefaultNamespace = "k8s.io"
 )
 
+// defaultSnapshotter is containerd's own default, and that of its CRI plugin.
+const defaultSnapshotter = "overlayfs"
+
 // ContainerdOptions tell how to reach containerd. The zero value is a plain
 // installation.
 type ContainerdOptions struct {
@@ -66,7 +69,7 @@ func OpenContainerd(o ContainerdOptions) (*Containerd, error) {
 		o.Namespace = DefaultNamespace
 	}
 	if o.Snapshotter == "" {
-		o.Snapshotter = "overlayfs"
+		o.Snapshotter = defaultSnapshotter
 	}
 	c, err := client.New(o.Socket, client.WithDefaultNamespace(o.Namespace))
 	if err != nil {

@@ -88,7 +88,9 @@ func (s Ctr) Open(ctx context.Context, img Image, fn func(Config, fs.ReadLinkFS)
 }
 
 // unmount undoes a mount and drops the view and the lease that ctr has made
-// for it, both named after the directory.
+// for it, both named after the directory. ctr 1.6 mounts from its default
+// snapshotter whatever it is told; such a view goes with the lease, as soon as
+// containerd collects its garbage.
 func (s Ctr) unmount(ctx context.Context, dir string) error {
 	ctx, cancel := context.WithTimeout(ctx, unmountTime)
 	defer cancel()
@@ -96,7 +98,7 @@ func (s Ctr) unmount(ctx context.Context, dir string) error {
 	if err != nil {
 		err = errors.Join(err, mount.UnmountAll(dir, 0))
 	}
-	// Without it the lease goes by itself after a day.
+	// Usually gone already; else it would stay for a day.
 	_, _ = s.run(ctx, "leases", "delete", dir)
 	return err
 }
@@ -167,11 +169,14 @@ func choose(list []ocispec.Descriptor) (string, error) {
 	return best.Digest.String(), nil
 }
 
+// snapshotter names the snapshotter, which ctr does not default the same way in
+// all of its commands.
 func (s Ctr) snapshotter(args ...string) []string {
-	if s.Snapshotter == "" {
-		return args
+	name := s.Snapshotter
+	if name == "" {
+		name = defaultSnapshotter
 	}
-	return append([]string{"--snapshotter", s.Snapshotter}, args...)
+	return append([]string{"--snapshotter", name}, args...)
 }
 
 // run runs ctr and returns what it prints.
