@@ -64,8 +64,10 @@ type pair struct {
 // set is what a set of devices amounts to.
 type set struct {
 	cost uint64
-	// kept is the worth of the links inside, broken of those to the candidates
-	// left behind and, until the set is complete, twice of those inside.
+	// kept is the worth of the links between its GPUs, broken of those to the
+	// candidates left behind and, until the set is complete, twice of those
+	// inside. Pairs on one GPU are left out of both: sets of one cost have as
+	// many of them.
 	kept, broken int32
 }
 
@@ -100,11 +102,18 @@ func (f *fitter) connected(count int) []candidate {
 	if !n.found {
 		return nil
 	}
-	// The chosen move to the front and keep their order.
+	return f.front(func(i int) bool {
+		s := n.siteOf[i]
+		n.best[s]--
+		return n.best[s] >= 0
+	})
+}
+
+// front moves the candidates that are taken to the front, in their order.
+func (f *fitter) front(taken func(i int) bool) []candidate {
 	next := 0
-	for i, s := range n.siteOf {
-		if n.best[s] > 0 {
-			n.best[s]--
+	for i := range f.cands {
+		if taken(i) {
 			f.cands[next], f.cands[i] = f.cands[i], f.cands[next]
 			next++
 		}
@@ -121,7 +130,7 @@ func (f *fitter) inOrder(count int) []candidate {
 	for i := range f.cands {
 		numa := f.cands[i].numa
 		if perNode[numa]++; perNode[numa] == count {
-			return slices.DeleteFunc(f.cands[:i+1], func(c candidate) bool { return c.numa != numa })
+			return f.front(func(j int) bool { return j <= i && f.cands[j].numa == numa })
 		}
 	}
 	return nil
@@ -253,14 +262,14 @@ func (n *network) towards(p int) (to pair) {
 // join is the set after k devices of the p-th site joined it.
 func (n *network) join(s set, p int, k int32, to pair) set {
 	s.cost += uint64(k) * to.cost
-	s.kept += k*to.worth + sameGPU*k*(k-1)/2
+	s.kept += k * to.worth
 	s.broken += k * n.sites[n.pick[p]].degree
 	return s
 }
 
 // offer keeps the devices taken if they are better than the best so far.
 func (n *network) offer(s set) {
-	s.broken -= 2 * s.kept // a link inside was counted from both its ends
+	s.broken -= 2 * s.kept // counted from both ends
 	if n.found && cmp.Or(cmp.Compare(s.cost, n.bestSet.cost), cmp.Compare(s.broken, n.bestSet.broken)) >= 0 {
 		return
 	}

@@ -215,13 +215,15 @@ func TestConnectedWithTooManyGPUs(t *testing.T) {
 	}{
 		"any":              {Policy{TopologyAware: true}, 2 * maxSites, true},
 		"one NUMA node":    {Policy{NUMABind: true}, 80, true},
+		"within a quota":   {Policy{NUMABind: true, Quota: func(mem int64) bool { return mem <= 80*64 }}, 80, true},
+		"beyond a quota":   {Policy{NUMABind: true, Quota: func(mem int64) bool { return mem < 80*64 }}, 80, false},
 		"too many for one": {Policy{NUMABind: true}, 87, false},
 	} {
 		grants, reasons := d.Fit(Request{Count: test.count, Cores: 100}, test.pol, len(usage), from(usage))
 		if reasons.Refused() == test.want {
 			t.Fatalf("%s: %v", name, reasons)
 		}
-		if set := chosen(usage, grants); test.pol.NUMABind && slices.ContainsFunc(set, func(u Usage) bool { return u.NUMA != set[0].NUMA }) {
+		if set := chosen(usage, grants); len(set) > 0 && test.pol.NUMABind && slices.ContainsFunc(set, func(u Usage) bool { return u.NUMA != set[0].NUMA }) {
 			t.Errorf("%s: more than one NUMA node", name)
 		}
 		if test.want && len(grants) != int(test.count) {

@@ -244,3 +244,28 @@ func permute(n int, f func([]int)) {
 	}
 	rec(0)
 }
+
+// What is remembered of the last device does not outlive its policy or shape.
+func TestFitRemembersNothingWrong(t *testing.T) {
+	d := newDevices(t, Config{Rounding: "balanced"})
+	usage := usages(mi300x("g"))[:2]
+	for _, test := range []struct {
+		avoid string
+		fits  bool
+	}{{"MI300X", false}, {"MI210", true}, {"MI300X", false}} {
+		pol := ParsePolicy(map[string]string{annotations.NoUseTypeKey: test.avoid}, "")
+		if _, reasons := d.Fit(Request{Count: 1, Cores: 100}, pol, len(usage), from(usage)); reasons.Refused() == test.fits {
+			t.Errorf("avoiding %s: %v", test.avoid, reasons)
+		}
+	}
+	// Ten pods of 10 % fit on the first, and only four shares on the second.
+	usage[1].Count = 4
+	grants, reasons := d.Fit(Request{Count: 2, MemoryMiB: 1, Cores: 10}, Policy{}, len(usage), from(usage))
+	if got := formatGrants(grants); got != "g1 1 32, g0 1 24" {
+		t.Errorf("%s %v, want 32 and 24 CUs", got, reasons)
+	}
+	grants, _ = d.Fit(Request{Count: 1, MemoryMiB: 1, Cores: 50}, Policy{}, len(usage), from(usage))
+	if got := formatGrants(grants); got != "g1 1 152" {
+		t.Errorf("%s, want 152 CUs for another percentage", got)
+	}
+}

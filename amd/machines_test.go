@@ -42,15 +42,16 @@ func cpx(prefix string) []annotations.Device {
 
 // machines by the names the scenarios use.
 var machines = map[string]func() []annotations.Device{
-	"8 x MI300X":              func() []annotations.Device { return mi300x("g") },
-	"8 x MI300X CPX":          func() []annotations.Device { return cpx("g") },
-	"2 hives of 4 x MI210":    mi210,
-	"4 x RX 7900 XTX":         rx7900,
-	"4 x MI355X, half in QPX": mi355xMixed,
-	"MI355X in QPX and a VF":  qpxAndVF,
-	"RX 9060 XT":              rx9060,
-	"MI308X CPX partition":    func() []annotations.Device { return []annotations.Device{mi308x()} },
-	"none":                    func() []annotations.Device { return nil },
+	"8 x MI300X":                   func() []annotations.Device { return mi300x("g") },
+	"8 x MI300X CPX":               func() []annotations.Device { return cpx("g") },
+	"2 hives of 4 x MI210":         mi210,
+	"4 x RX 7900 XTX":              rx7900,
+	"4 x MI355X, half in QPX":      mi355xMixed,
+	"4 x MI355X, first two in QPX": mi355xSPXLast,
+	"MI355X in QPX and a VF":       qpxAndVF,
+	"RX 9060 XT":                   rx9060,
+	"MI308X CPX partition":         func() []annotations.Device { return []annotations.Device{mi308x()} },
+	"none":                         func() []annotations.Device { return nil },
 }
 
 // mi210 is eight MI210 in two XGMI hives of four, one on each NUMA node, as in
@@ -106,6 +107,16 @@ func mi355xMixed() []annotations.Device {
 			part.Devmem, part.Devcore, part.Mode, part.CustomInfo.NumXCC = 73728, 64, "qpx", 2
 			devices = append(devices, part)
 		}
+	}
+	return devices
+}
+
+// mi355xSPXLast is the same the other way round: the larger are tried first.
+func mi355xSPXLast() []annotations.Device {
+	devices := mi355xMixed()
+	devices = append(devices[2:len(devices):len(devices)], devices[:2]...)
+	for i := range devices {
+		devices[i].Index, devices[i].Numa = uint(i), 1-devices[i].Numa
 	}
 	return devices
 }

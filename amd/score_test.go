@@ -97,6 +97,7 @@ func TestScoreIsNeutral(t *testing.T) {
 		"no grants":                                {nil, nil, 0},
 		"grants on devices that are not there":     {nil, []string{"h0 1 1"}, 0},
 		"all eight GPUs":                           {nil, []string{"g0 196288 304", "g1 196288 304", "g2 196288 304", "g3 196288 304", "g4 196288 304", "g5 196288 304", "g6 196288 304", "g7 196288 304"}, 0.5},
+		"two GPUs break a hive but once":           {nil, []string{"g0 196288 304", "g1 196288 304"}, 0.4375},
 		"the first slice of a hive breaks it":      {nil, []string{"g0 49072 76"}, 0.375},
 		"two containers on one GPU, in proportion": {[]string{"g0 49072 76"}, []string{"g0 49072 76", "g0 49072 76"}, 0.5},
 	} {

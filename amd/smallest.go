@@ -22,7 +22,6 @@ func (f *fitter) smallestHardFirst() {
 	for i := range f.cands {
 		if f.cands[i].hard {
 			f.cands[i] = f.hards[next]
-			f.cands[i].rank = i
 			next++
 		}
 	}
