@@ -17,12 +17,7 @@ import (
 // auditLibrary builds a library that says when it is loaded.
 func auditLibrary(t *testing.T, name string) entry {
 	t.Helper()
-	out := filepath.Join(t.TempDir(), "audit.so")
-	cmd := exec.Command("gcc", "-O1", "-Wall", "-Werror", "-shared", "-fPIC", fmt.Sprintf("-DNAME=%q", name), "-o", out, "testdata/audit.c")
-	if text, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%s: %v\n%s", cmd, err, text)
-	}
-	return host(t, out)
+	return compile(t, "testdata/audit.c", "-shared", "-fPIC", fmt.Sprintf("-DNAME=%q", name))
 }
 
 // container is an image's files in a directory, with what the plugin mounts.
@@ -92,18 +87,18 @@ func TestLoadersAgreeWithTheVerdict(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	debian, app := glibc(t), compile(t, "gcc", "-o")
+	debian, program := glibc(t), app(t)
 	tests := map[string]struct {
 		layers []layer
 		argv   []string
 		want   string // all that is printed
 	}{
-		"glibc":              {[]layer{debian, {"app": app}}, []string{"/app"}, loaded + runs},
+		"glibc":              {[]layer{debian, {"app": program}}, []string{"/app"}, loaded + runs},
 		"glibc in a script":  {[]layer{debian, {"start": text("#!/bin/sh\necho app runs\n")}}, []string{"/start"}, loaded + runs},
-		"glibc, through env": {[]layer{debian, {"app": app}}, []string{"/usr/bin/env", "/app"}, loaded + loaded + runs},
+		"glibc, through env": {[]layer{debian, {"app": program}}, []string{"/usr/bin/env", "/app"}, loaded + loaded + runs},
 		"musl":               {[]layer{musl(t)}, []string{"/bin/app"}, runs},
-		"static":             {[]layer{{"app": compile(t, "gcc", "-static", "-o")}}, []string{"/app"}, runs},
-		"static-pie":         {[]layer{{"app": compile(t, "gcc", "-static-pie", "-o")}}, []string{"/app"}, runs},
+		"static":             {[]layer{{"app": app(t, "-static")}}, []string{"/app"}, runs},
+		"static-pie":         {[]layer{{"app": app(t, "-static-pie")}}, []string{"/app"}, runs},
 		"a static shell":     {[]layer{static(t), {"start": text("#!/bin/sh\necho app runs\n")}}, []string{"/start"}, runs},
 		"musl beside glibc":  {[]layer{debian, {"opt/app": musl(t)["bin/app"], "usr/lib/ld-musl-x86_64.so.1": musl(t)["lib/ld-musl-x86_64.so.1"]}}, []string{"/opt/app"}, runs},
 		"a shell, then musl": {[]layer{debian, {"opt/app": musl(t)["bin/app"], "usr/lib/ld-musl-x86_64.so.1": musl(t)["lib/ld-musl-x86_64.so.1"]}}, []string{"/bin/sh", "-c", "/opt/app; true"}, loaded + runs},
@@ -134,7 +129,7 @@ func TestLoadersAgreeWithTheVerdict(t *testing.T) {
 // A literal LD_AUDIT of the pod keeps working beside ours.
 func TestUsersAuditLibraryIsKept(t *testing.T) {
 	c := newContainer(t, auditLibrary(t, "hook"), hook.Options{Audit: "/opt/theirs.so"},
-		glibc(t), layer{"app": compile(t, "gcc", "-o"), "opt/theirs.so": auditLibrary(t, "theirs")})
+		glibc(t), layer{"app": app(t), "opt/theirs.so": auditLibrary(t, "theirs")})
 	if got := c.run(t, "/app"); got != theirs+loaded+runs {
 		t.Errorf("printed %q, want both libraries", got)
 	}
@@ -143,7 +138,7 @@ func TestUsersAuditLibraryIsKept(t *testing.T) {
 // A library that is missing is reported by the loader, and the program runs on
 // without a limit: why the file is checked before it is mounted.
 func TestMissingLibraryIsIgnoredByTheLoader(t *testing.T) {
-	c := newContainer(t, auditLibrary(t, "hook"), hook.Options{}, glibc(t), layer{"app": compile(t, "gcc", "-o")})
+	c := newContainer(t, auditLibrary(t, "hook"), hook.Options{}, glibc(t), layer{"app": app(t)})
 	if err := os.Remove(filepath.Join(c.dir, hook.ContainerLibrary)); err != nil {
 		t.Fatal(err)
 	}
@@ -157,9 +152,9 @@ func TestMissingLibraryIsIgnoredByTheLoader(t *testing.T) {
 // libraries named by a path; started by its owner it is a program like any
 // other. The verdict cannot know the user and goes by the bit.
 func TestSetuidProgramIgnoresTheLibrary(t *testing.T) {
-	app := compile(t, "gcc", "-o")
-	app.mode |= fs.ModeSetuid
-	c := newContainer(t, auditLibrary(t, "hook"), hook.Options{}, glibc(t), layer{"app": app})
+	program := app(t)
+	program.mode |= fs.ModeSetuid
+	c := newContainer(t, auditLibrary(t, "hook"), hook.Options{}, glibc(t), layer{"app": program})
 	if got := c.run(t, "/app"); got != loaded+runs {
 		t.Errorf("as its owner it printed %q", got)
 	}

@@ -73,12 +73,15 @@ func glibc(t *testing.T) layer {
 	}
 }
 
+// muslLoader is the path of musl's library, which is its loader too.
+const muslLoader = "/lib/ld-musl-x86_64.so.1"
+
 // musl is musl's library and a program for it.
 func musl(t *testing.T) layer {
 	t.Helper()
 	return layer{
-		"lib/ld-musl-x86_64.so.1": host(t, "/lib/ld-musl-x86_64.so.1"),
-		"bin/app":                 compile(t, "musl-gcc", "-o"),
+		strings.TrimPrefix(muslLoader, "/"): host(t, muslLoader),
+		"bin/app":                           compile(t, "testdata/musl.c", "-nostdlib", "-ffreestanding", "-Wl,-dynamic-linker="+muslLoader, muslLoader),
 	}
 }
 
@@ -88,15 +91,21 @@ func static(t *testing.T) layer {
 	return layer{"bin/busybox": host(t, "/bin/busybox"), "bin/sh": symlink("busybox")}
 }
 
-// compile builds the test program; args come before the output.
-func compile(t *testing.T, compiler string, args ...string) entry {
+// app is the program of a container, built with some options of gcc.
+func app(t *testing.T, options ...string) entry {
 	t.Helper()
-	cc, err := process.Find(compiler, "install Debian's packages gcc, libc6-dev and musl-tools")
+	return compile(t, "testdata/app.c", options...)
+}
+
+// compile builds a C file. Options may name libraries.
+func compile(t *testing.T, source string, options ...string) entry {
+	t.Helper()
+	gcc, err := process.Find("gcc", "install Debian's packages gcc and libc6-dev")
 	if err != nil {
 		t.Fatal(err)
 	}
 	out := filepath.Join(t.TempDir(), "out")
-	cmd := exec.Command(cc, slices.Concat([]string{"-O1", "-Wall", "-Werror"}, args, []string{out, "testdata/app.c"})...)
+	cmd := exec.Command(gcc, slices.Concat([]string{"-O1", "-Wall", "-Werror", "-o", out, source}, options)...)
 	if text, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v\n%s", cmd, err, text)
 	}

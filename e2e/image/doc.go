@@ -1,7 +1,7 @@
 // Package image holds the tests of hook and hook/image on real parts: Debian's
 // containerd on a root, state and socket of its own, images built from Debian's
-// own files, gcc and musl-gcc, and the dynamic loaders themselves.
+// own files, and the dynamic loaders themselves.
 //
-// They need root and the packages containerd, busybox-static, gcc, libc6-dev,
-// musl-tools and coreutils. A part that is missing fails them.
+// They need root and the packages containerd, busybox-static, gcc, libc6-dev
+// and musl. A part that is missing fails them.
 package image

@@ -63,7 +63,7 @@ func TestImages(t *testing.T) {
 		"musl":                        {config: command("/bin/app"), layers: []layer{alpine}, libc: hookimage.Musl, verdict: hook.ImageCannot},
 		"musl's program beside glibc": {config: command("/opt/app"), layers: []layer{debian, {"opt/app": alpine["bin/app"], "usr/lib/ld-musl-x86_64.so.1": alpine["lib/ld-musl-x86_64.so.1"]}}, libc: hookimage.Musl, verdict: hook.ImageCannot},
 		"static":                      {config: command("/bin/busybox"), layers: []layer{busybox}, libc: hookimage.Static, verdict: hook.ImageCannot},
-		"static-pie":                  {config: command("/app"), layers: []layer{{"app": compile(t, "gcc", "-static-pie", "-o")}}, libc: hookimage.Static, verdict: hook.ImageCannot},
+		"static-pie":                  {config: command("/app"), layers: []layer{{"app": app(t, "-static-pie")}}, libc: hookimage.Static, verdict: hook.ImageCannot},
 		"scratch with a script":       {config: command("/start"), layers: []layer{{"start": script("#!/bin/sh")}}, libc: hookimage.Unknown, verdict: hook.ImageUnknown},
 		"a script of a static shell":  {config: command("/start"), layers: []layer{busybox, {"start": script("#!/bin/sh -e")}}, libc: hookimage.Static, verdict: hook.ImageCannot},
 		"an upper layer replaces":     {config: command("/bin/app"), layers: []layer{alpine, debian.with(layer{"bin": {link: "usr/bin"}}), {"usr/bin/app": debian["usr/bin/dash"]}}, libc: hookimage.GNU, version: "2.36", verdict: hook.ImageLoads},
