@@ -92,27 +92,36 @@ type network struct {
 // connected takes the best connected count candidates, in their order. It
 // returns nil when a NUMA node has to be kept to and none has enough of them.
 func (f *fitter) connected(count int) []candidate {
-	f.dropLarger(count)
+	kept := f.largerLast(count)
+	if chosen := f.bestOf(kept, count); chosen != nil || kept == len(f.cands) {
+		return chosen
+	}
+	return f.bestOf(len(f.cands), count)
+}
+
+// bestOf takes the best connected count of the first candidates.
+func (f *fitter) bestOf(first, count int) []candidate {
 	n := &f.net
-	if !n.gather(f.cands) {
-		return f.inOrder(count)
+	if !n.gather(f.cands[:first]) {
+		return f.inOrder(first, count)
 	}
 	n.compare(f.pol.NUMA && !f.pol.TopologyAware)
 	n.search(int32(count), f.pol.NUMABind)
 	if !n.found {
 		return nil
 	}
-	return f.front(func(i int) bool {
+	return f.front(first, func(i int) bool {
 		s := n.siteOf[i]
 		n.best[s]--
 		return n.best[s] >= 0
 	})
 }
 
-// front moves the candidates that are taken to the front, in their order.
-func (f *fitter) front(taken func(i int) bool) []candidate {
+// front moves those of the first candidates that are taken to the front, in their
+// order.
+func (f *fitter) front(first int, taken func(i int) bool) []candidate {
 	next := 0
-	for i := range f.cands {
+	for i := range first {
 		if taken(i) {
 			f.cands[next], f.cands[i] = f.cands[i], f.cands[next]
 			next++
@@ -121,16 +130,17 @@ func (f *fitter) front(taken func(i int) bool) []candidate {
 	return f.cands[:next]
 }
 
-// inOrder takes the first candidates, of one NUMA node where that is asked for.
-func (f *fitter) inOrder(count int) []candidate {
+// inOrder takes count of the first candidates in order, of one NUMA node where
+// that is asked for.
+func (f *fitter) inOrder(first, count int) []candidate {
 	if !f.pol.NUMABind {
 		return f.cands[:count]
 	}
 	perNode := map[int]int{}
-	for i := range f.cands {
+	for i := range first {
 		numa := f.cands[i].numa
 		if perNode[numa]++; perNode[numa] == count {
-			return f.front(func(j int) bool { return j <= i && f.cands[j].numa == numa })
+			return f.front(i+1, func(j int) bool { return f.cands[j].numa == numa })
 		}
 	}
 	return nil
@@ -143,7 +153,7 @@ func (n *network) gather(cands []candidate) bool {
 	for i := range cands {
 		c := &cands[i]
 		s := len(n.sites) - 1
-		for s >= 0 && (c.bdf == "" || n.sites[s].bdf != c.bdf) {
+		for s >= 0 && (c.bdf == "" || n.sites[s].bdf != c.bdf || n.sites[s].numa != c.numa) {
 			s--
 		}
 		if s < 0 {

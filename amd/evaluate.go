@@ -23,6 +23,7 @@ type evaluator struct {
 	fit    fitter
 	scorer scorer
 	work   []Usage // the node's usage with the containers placed so far
+	fills  []fill  // of work
 	buf    []annotations.Grant
 	grants annotations.PodGrants // of the node at hand
 	kept   annotations.PodGrants // of the best one
@@ -100,26 +101,26 @@ func (e *evaluator) node(n *nodeBook) (float32, *Refusal) {
 	if n.fault != nil {
 		return 0, &Refusal{Node: n.name, Err: n.fault}
 	}
-	before, score := n.usage, n.score
+	before, fills, score := n.usage, n.fills, n.score
 	if e.own != nil && e.own.node == n.name {
 		before = n.without(e.own)
-		score = nodeScore(before)
+		fills, score = fillsOf(nil, before), nodeScore(before)
 	}
+	e.scorer.begin(before, fills, n.groups)
 	usage := before
 	if e.asking > 1 {
-		e.work = append(e.work[:0], before...)
-		usage = e.work
+		e.work, e.fills = append(e.work[:0], before...), append(e.fills[:0], fills...)
+		usage, fills = e.work, e.fills
 	}
 	e.buf = e.buf[:0]
 	e.running = 0
-	e.scorer.begin(before, n.groups)
 	for i := range e.requests {
 		r := &e.requests[i]
 		e.grants[i] = nil
 		if r.Count == 0 {
 			continue
 		}
-		if !e.container(n, usage, i) {
+		if !e.container(n, i, usage, fills) {
 			return 0, &Refusal{Node: n.name, Container: r.name, Reasons: e.fit.reasons}
 		}
 	}
@@ -141,12 +142,12 @@ func (e *evaluator) node(n *nodeBook) (float32, *Refusal) {
 }
 
 // container places one container and counts what stays.
-func (e *evaluator) container(n *nodeBook, usage []Usage, i int) bool {
+func (e *evaluator) container(n *nodeBook, i int, usage []Usage, fills []fill) bool {
 	r := &e.requests[i]
 	f := &e.fit
 	f.usage, f.ranks = usage, f.ranks[:0]
 	for _, device := range n.candidates {
-		f.ranks = append(f.ranks, e.ord.rank(device, &usage[device]))
+		f.ranks = append(f.ranks, e.ord.rank(device, &fills[device]))
 	}
 	sortRanked(f.ranks)
 	f.reset(e.d.rounding, r.Request, &e.pol)
@@ -165,6 +166,7 @@ func (e *evaluator) container(n *nodeBook, usage []Usage, i int) bool {
 			e.scorer.grant(device, 1, &grants[j])
 		case r.stays:
 			usage[device].Add(grants[j])
+			fills[device] = fillOf(&usage[device])
 		}
 	}
 	if r.stays {

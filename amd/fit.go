@@ -42,7 +42,7 @@ func (d *Devices) Fit(req Request, pol Policy, n int, at func(i int, u *Usage)) 
 // granted on it.
 type candidate struct {
 	annotations.Grant
-	at    int32 // among those Fit was given
+	at    int32 // place among those Fit was given
 	rank  int   // 0 is the best by the order given
 	hard  bool
 	numa  int
@@ -103,7 +103,7 @@ func (f *fitter) candidate(i int) *Usage {
 // run returns the grants, which are overwritten by the next run, or nil and
 // leaves the reasons in f.reasons.
 func (f *fitter) run(n int) []annotations.Grant {
-	count := int(f.req.Count)
+	count, n := int(f.req.Count), max(n, 0)
 	f.reasons.cards = int32(n)
 	switch {
 	case count > n:
@@ -115,7 +115,7 @@ func (f *fitter) run(n int) []annotations.Grant {
 	}
 	// Unless sets have to be compared the first that fit will do.
 	greedy := !f.pol.Connected(f.req) && f.pol.Quota == nil
-	if done := f.collect(count, n, greedy); !done && len(f.cands) < count {
+	if f.collect(count, n, greedy); len(f.cands) < count {
 		if len(f.cands) > 0 {
 			f.reasons.add(TooFewFit, len(f.cands))
 		}
@@ -143,7 +143,7 @@ func (f *fitter) valid() bool {
 // collect finds the devices that could serve the request. A greedy search is
 // done with the first that are enough, but for a hard one: then all have to be
 // seen to find the smallest.
-func (f *fitter) collect(count, n int, greedy bool) (done bool) {
+func (f *fitter) collect(count, n int, greedy bool) {
 	f.cands, f.hards = f.cands[:0], f.hards[:0]
 	for i := n - 1; i >= 0; i-- {
 		u := f.candidate(i)
@@ -158,10 +158,9 @@ func (f *fitter) collect(count, n int, greedy bool) (done bool) {
 		})
 		greedy = greedy && !u.Hard()
 		if greedy && len(f.cands) == count {
-			return true
+			return
 		}
 	}
-	return false
 }
 
 func grant(u *Usage, mem, cus int32) annotations.Grant {
@@ -263,7 +262,7 @@ func (f *fitter) choose(count int) []candidate {
 	if f.pol.Quota == nil || f.pol.Quota(total(chosen)) {
 		return chosen
 	}
-	if chosen = f.cheapest(count); f.pol.Quota(total(chosen)) {
+	if chosen = f.cheapest(count); chosen != nil && f.pol.Quota(total(chosen)) {
 		return chosen
 	}
 	f.reasons.add(QuotaExceeded, len(f.cands))

@@ -3,6 +3,8 @@ package amd
 import (
 	"fmt"
 	"math"
+	"math/bits"
+	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -222,6 +224,90 @@ func TestFitQuotaInAnyOrder(t *testing.T) {
 			t.Fatalf("order %v: %v", order, reasons)
 		}
 	})
+}
+
+// Fit refuses exactly what no set of devices could serve, for devices hard and
+// soft of all sizes, NUMA nodes and quotas.
+func TestFitFindsWhateverFits(t *testing.T) {
+	d := newDevices(t, Config{})
+	for seed := range uint64(2000) {
+		rng := rand.New(rand.NewPCG(seed, 5))
+		usage := make([]Usage, 1+rng.IntN(8))
+		for i := range usage {
+			size := 1 + rng.Int32N(4)
+			usage[i] = Usage{
+				ID: fmt.Sprint("g", i), Type: "AMD X", Health: rng.IntN(6) > 0, Count: 2, Used: rng.Int32N(2),
+				MemoryMiB: 100 * size, CUs: 8 * size, NUMA: rng.IntN(2), PCIBDF: bdf(rng.IntN(4)),
+			}
+			if rng.IntN(2) == 0 {
+				usage[i].Mode = "qpx"
+			}
+			if usage[i].Used > 0 {
+				usage[i].UsedMiB, usage[i].UsedCUs = rng.Int32N(50), rng.Int32N(8)
+			}
+		}
+		req := Request{Count: 1 + rng.Int32N(4), MemoryMiB: rng.Int32N(200), Cores: 100 - 50*rng.Int32N(2)}
+		pol := Policy{TopologyAware: rng.IntN(2) == 0, NUMA: rng.IntN(2) == 0, NUMABind: rng.IntN(2) == 0, Mutex: rng.IntN(4) == 0}
+		if rng.IntN(2) == 0 {
+			quota := rng.Int64N(900)
+			pol.Quota = func(mem int64) bool { return mem <= quota }
+		}
+		possible := false
+		for mask := range uint(1) << len(usage) {
+			if bits.OnesCount(mask) == int(req.Count) && possibleSet(d, usage, mask, req, pol) {
+				possible = true
+				break
+			}
+		}
+		grants, reasons := d.Fit(req, pol, len(usage), from(usage))
+		if reasons.Refused() == possible || (len(grants) == int(req.Count)) != possible {
+			t.Fatalf("seed %d: %+v of %+v under %+v: %v %v, want possible %v", seed, req, usage, pol, grants, reasons, possible)
+		}
+		if !possible {
+			checkCounted(t, seed, reasons, len(usage))
+			continue
+		}
+		var mask uint
+		for _, g := range grants {
+			mask |= 1 << slices.IndexFunc(usage, func(u Usage) bool { return u.ID == g.UUID })
+		}
+		if !possibleSet(d, usage, mask, req, pol) {
+			t.Fatalf("seed %d: %+v of %+v under %+v: %v, which is not possible", seed, req, usage, pol, grants)
+		}
+	}
+}
+
+// possibleSet reports whether the devices in mask serve the request, each by
+// itself and all together.
+func possibleSet(d *Devices, usage []Usage, mask uint, req Request, pol Policy) bool {
+	one := req
+	one.Count = 1
+	var mem int64
+	numa := map[int]bool{}
+	for i := range usage {
+		if mask>>i&1 == 0 {
+			continue
+		}
+		grants, reasons := d.Fit(one, Policy{Mutex: pol.Mutex}, 1, from(usage[i:i+1]))
+		if reasons.Refused() {
+			return false
+		}
+		mem += int64(grants[0].MemoryMiB)
+		numa[usage[i].NUMA] = true
+	}
+	return (pol.Quota == nil || pol.Quota(mem)) && (!pol.NUMABind || req.Count == 1 || len(numa) == 1)
+}
+
+// checkCounted wants each candidate counted once, under one reason.
+func checkCounted(t *testing.T, seed uint64, reasons Reasons, n int) {
+	t.Helper()
+	sum := 0
+	for reason := range reasonCount {
+		sum += reasons.Count(reason)
+	}
+	if sum != n {
+		t.Fatalf("seed %d: %v: %d devices counted, want %d", seed, reasons, sum, n)
+	}
 }
 
 // permute calls f with every order of n things.

@@ -29,7 +29,7 @@ type Ledger struct {
 	// mu guards all below.
 	mu    sync.RWMutex
 	nodes map[string]*nodeBook
-	names []string // of nodes, sorted
+	order []*nodeBook // by name
 	pods  map[types.UID]*podBook
 }
 
@@ -44,6 +44,7 @@ type nodeBook struct {
 	index      map[string]int // device id to place in usage
 	candidates []int          // places in usage of what HAMi takes for AMD devices
 	groups     []groups       // of usage
+	fills      []fill         // of usage
 	score      float32        // of usage, see nodeScore
 	pods       map[types.UID]*podBook
 }
@@ -101,8 +102,8 @@ func (l *Ledger) node(name string) *nodeBook {
 	if !ok {
 		n = &nodeBook{name: name, pods: map[types.UID]*podBook{}}
 		l.nodes[name] = n
-		i, _ := slices.BinarySearch(l.names, name)
-		l.names = slices.Insert(l.names, i, name)
+		i, _ := slices.BinarySearchFunc(l.order, name, (*nodeBook).compareName)
+		l.order = slices.Insert(l.order, i, n)
 	}
 	return n
 }
@@ -133,6 +134,12 @@ func (n *nodeBook) recount() {
 	for _, p := range n.pods {
 		n.count(n.usage, p)
 	}
+	n.summarize()
+}
+
+// summarize works out again what depends on the usage.
+func (n *nodeBook) summarize() {
+	n.fills = fillsOf(n.fills[:0], n.usage)
 	n.score = nodeScore(n.usage)
 }
 
@@ -158,7 +165,8 @@ func (l *Ledger) RemoveNode(name string) {
 	if !ok {
 		return
 	}
-	n.known, n.value, n.fault, n.usage, n.index, n.candidates, n.groups = false, "", nil, nil, nil, nil, nil
+	n.known, n.value, n.fault = false, "", nil
+	n.usage, n.index, n.candidates, n.groups, n.fills = nil, nil, nil, nil, nil
 	l.drop(n)
 }
 
@@ -168,10 +176,12 @@ func (l *Ledger) drop(n *nodeBook) {
 		return
 	}
 	delete(l.nodes, n.name)
-	if i, ok := slices.BinarySearch(l.names, n.name); ok {
-		l.names = slices.Delete(l.names, i, i+1)
+	if i, ok := slices.BinarySearchFunc(l.order, n.name, (*nodeBook).compareName); ok {
+		l.order = slices.Delete(l.order, i, i+1)
 	}
 }
+
+func (n *nodeBook) compareName(name string) int { return strings.Compare(n.name, name) }
 
 // SetPod takes in a pod as it is now: what it holds by its annotation
 // hami.io/amd-devices-allocated on the node it is bound to, or was chosen for. A
@@ -302,7 +312,7 @@ func (l *Ledger) replace(uid types.UID, book *podBook) {
 	}
 	n := l.node(book.node)
 	n.count(n.usage, book)
-	n.score = nodeScore(n.usage)
+	n.summarize()
 	n.pods[uid] = book
 	l.pods[uid] = book
 }

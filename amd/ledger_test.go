@@ -268,8 +268,8 @@ func TestLedgerNodes(t *testing.T) {
 	l.RemoveNode("node")
 	l.RemoveNode("node")
 	l.RemovePod(pod.UID)
-	if len(l.nodes) != 0 || len(l.names) != 0 || len(l.pods) != 0 {
-		t.Errorf("left over: %v %v %v", l.nodes, l.names, l.pods)
+	if len(l.nodes) != 0 || len(l.order) != 0 || len(l.pods) != 0 {
+		t.Errorf("left over: %v %v %v", l.nodes, l.order, l.pods)
 	}
 }
 
@@ -393,4 +393,45 @@ func TestLedgerConcurrently(t *testing.T) {
 		})
 	}
 	wg.Wait()
+}
+
+// Whatever a pod's annotation claims, it is refused or counted, other pods keep
+// what they hold, and removing the pod undoes it.
+func FuzzLedgerSetPod(f *testing.F) {
+	f.Add("g0,AMD X,16384,76:;", "node", 1)
+	f.Add(";;g0,AMD X,1,1:g1,AMD X,1,1:;", "", 2)
+	f.Add("g0,AMD X,2147483647,2147483647:", "other", 1)
+	f.Add("garbage", "node", 0)
+	d, err := New(Config{})
+	if err != nil {
+		f.Fatal(err)
+	}
+	node := newNode(f, "node", mi300x("g"))
+	f.Fuzz(func(t *testing.T, value, name string, count int) {
+		l := NewLedger(d)
+		if err := l.SetNode(node); err != nil {
+			t.Fatal(err)
+		}
+		other := holder(t, "other", "node", "g0 1024 8")
+		if err := l.SetPod(other); err != nil {
+			t.Fatal(err)
+		}
+		before := l.Usage("node")
+		pod := gpuPod("p", fmt.Sprint(count), "", "")
+		pod.Spec.NodeName = name
+		pod.Annotations = map[string]string{annotations.AllocatedKey: value}
+		err := l.SetPod(pod)
+		for i, u := range l.Usage("node") {
+			if u.Used < before[i].Used || u.UsedMiB < before[i].UsedMiB || u.UsedCUs < before[i].UsedCUs {
+				t.Errorf("%s is used less: %+v, before %+v", u.ID, u, before[i])
+			}
+			if err != nil && u.Used != before[i].Used {
+				t.Errorf("%s is used though refused: %v", u.ID, err)
+			}
+		}
+		l.RemovePod(pod.UID)
+		if diff := cmp.Diff(before, l.Usage("node")); diff != "" {
+			t.Errorf("after the pod is gone:\n%s", diff)
+		}
+	})
 }

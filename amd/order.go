@@ -13,8 +13,8 @@ import (
 
 // ordering is the order in which a pod wants a node's devices tried.
 type ordering struct {
-	keys    []orderKey
-	weights annotations.ScoringWeights
+	keys                []orderKey
+	shares, cus, memory float32 // hami.io/device-scoring-weights
 }
 
 type orderKey uint8
@@ -34,7 +34,7 @@ const hamiWeight = 10
 // ties; "numa" and lists are chains of keys with the index to break ties.
 // Words that only filter (mutex in a list, topology-aware) are no keys.
 func parseOrdering(policy string, weights annotations.ScoringWeights) ordering {
-	o := ordering{weights: weights}
+	o := ordering{shares: float32(weights.Slot), cus: float32(weights.Core), memory: float32(weights.Memory)}
 	if !strings.Contains(policy, ",") && policy != annotations.PolicyNUMA {
 		key := emptiest
 		switch policy {
@@ -79,37 +79,60 @@ type ranked struct {
 // maxKeys is how many keys a chain can have: each of the chained kinds once.
 const maxKeys = 4
 
-// rank works out the keys of a device. HAMi adds the request to a device's score
-// only where its type is just "AMD"; real types name a product.
-func (o *ordering) rank(device int, u *Usage) ranked {
+// fill is how full a device is, and what else orders it. A node keeps those of its
+// devices side by side: a pod is compared with every device of every node, and
+// most of that time would go into fetching all of each Usage from memory.
+type fill struct {
+	shares, cus, memory float32 // parts in use
+	used                int32   // shares
+	numa                int32
+	index               uint32
+}
+
+func fillOf(u *Usage) fill {
+	f := fill{used: u.Used, numa: int32(u.NUMA), index: uint32(u.Index)}
+	if u.Used > 0 && u.Count > 0 && u.CUs > 0 && u.MemoryMiB > 0 {
+		f.shares = float32(u.Used) / float32(u.Count)
+		f.cus = float32(u.UsedCUs) / float32(u.CUs)
+		f.memory = float32(u.UsedMiB) / float32(u.MemoryMiB)
+	}
+	return f
+}
+
+// fillsOf appends the fill of each device to fills.
+func fillsOf(fills []fill, usage []Usage) []fill {
+	for i := range usage {
+		fills = append(fills, fillOf(&usage[i]))
+	}
+	return fills
+}
+
+// rank works out the keys of a device.
+func (o *ordering) rank(device int, f *fill) ranked {
 	r := ranked{device: int32(device)}
 	for i, key := range o.keys {
 		var k uint32
 		switch key {
 		case fullest:
-			k = math.Float32bits(o.score(u)) // monotonic: scores are never negative
+			k = math.Float32bits(o.score(f)) // monotonic: scores are never negative
 		case emptiest:
-			k = ^math.Float32bits(o.score(u))
+			k = ^math.Float32bits(o.score(f))
 		case leastShared:
-			k = ^uint32(u.Used)
+			k = ^uint32(f.used)
 		case highestNUMA:
-			k = uint32(int32(u.NUMA)) ^ 1<<31 // -1 before 0
+			k = uint32(f.numa) ^ 1<<31 // -1 before 0
 		case highestIndex:
-			k = uint32(u.Index)
+			k = f.index
 		}
 		r.keys[i/2] |= uint64(k) << (32 * (1 - i%2))
 	}
 	return r
 }
 
-// score is how full a device is.
-func (o *ordering) score(u *Usage) float32 {
-	if u.Used <= 0 || u.Count <= 0 || u.CUs <= 0 || u.MemoryMiB <= 0 {
-		return 0
-	}
-	return hamiWeight * (float32(o.weights.Slot)*float32(u.Used)/float32(u.Count) +
-		float32(o.weights.Core)*float32(u.UsedCUs)/float32(u.CUs) +
-		float32(o.weights.Memory)*float32(u.UsedMiB)/float32(u.MemoryMiB))
+// score is HAMi's score of a device. HAMi adds the request only to devices whose
+// type is just "AMD"; real types name a product.
+func (o *ordering) score(f *fill) float32 {
+	return hamiWeight * (o.shares*f.shares + o.cus*f.cus + o.memory*f.memory)
 }
 
 // sort puts the device to be tried first last. Devices that are equal in every

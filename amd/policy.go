@@ -27,7 +27,7 @@ type Policy struct {
 	// different GPUs. One device alone is taken where it breaks fewest links.
 	TopologyAware bool
 	// NUMA takes the set with the fewest pairs across NUMA nodes, then the best
-	// connected one.
+	// connected one. Beside TopologyAware that one's order of things holds.
 	NUMA bool
 	// NUMABind takes a set on one NUMA node or none. Devices whose NUMA node is
 	// unknown count as one node: on machines with one, Linux names none.

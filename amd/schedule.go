@@ -114,8 +114,7 @@ func (l *Ledger) Schedule(pod *corev1.Pod, opts ScheduleOptions) (Decision, erro
 	defer l.mu.RUnlock()
 	e.own = l.pods[podUID(pod)]
 	var best float32
-	for _, name := range l.names {
-		n := l.nodes[name]
+	for _, n := range l.order {
 		if !n.known {
 			continue
 		}

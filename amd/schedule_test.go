@@ -278,7 +278,7 @@ func TestOrdering(t *testing.T) {
 			o := parseOrdering(policy, annotations.ScoringWeights{Slot: 1, Core: 1, Memory: 1})
 			var ranks []ranked
 			for i := range usage {
-				ranks = append(ranks, o.rank(i, &usage[i]))
+				ranks = append(ranks, o.rank(i, ptr(fillOf(&usage[i]))))
 			}
 			sortRanked(ranks)
 			var got []string

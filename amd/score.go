@@ -49,7 +49,13 @@ func (d *Devices) Score(grants []annotations.Grant, n int, at func(i int, u *Usa
 	for i := range s.copies {
 		at(i, &s.copies[i])
 	}
-	s.begin(s.copies, nil)
+	// The groups of a few devices are found faster by looking than by numbering.
+	var numbered []groups
+	if n > maxSites {
+		numbered = groupsOf(s.copies)
+	}
+	s.fresh = fillsOf(s.fresh[:0], s.copies)
+	s.begin(s.copies, s.fresh, numbered)
 	for i := range grants {
 		for device := range s.copies {
 			if s.copies[device].ID == grants[i].UUID {
@@ -67,7 +73,9 @@ type groups struct{ xgmi, gpu int32 }
 // scorer is the working memory of one Score.
 type scorer struct {
 	copies  []Usage
+	fresh   []fill
 	before  []Usage
+	fills   []fill   // of before
 	groups  []groups // of the devices, where they are known already
 	granted []granted
 	seen    []int // first devices of the groups judged
@@ -82,8 +90,8 @@ type granted struct {
 }
 
 // begin starts on a node whose usage is before.
-func (s *scorer) begin(before []Usage, groups []groups) {
-	s.before, s.groups, s.granted = before, groups, s.granted[:0]
+func (s *scorer) begin(before []Usage, fills []fill, groups []groups) {
+	s.before, s.fills, s.groups, s.granted = before, fills, groups, s.granted[:0]
 }
 
 // grant adds shares of a device, which hold g together.
@@ -146,7 +154,7 @@ func (s *scorer) broken(number func(groups) int32, in func(u, of *Usage) bool) i
 			continue
 		}
 		first, size, idle, left := -1, 0, 0, 0
-		for j := range s.before {
+		for j := range s.fills {
 			if s.groups != nil && number(s.groups[j]) != number(s.groups[device]) ||
 				s.groups == nil && !in(&s.before[j], &s.before[device]) {
 				continue
@@ -155,7 +163,7 @@ func (s *scorer) broken(number func(groups) int32, in func(u, of *Usage) bool) i
 				first = j
 			}
 			size++
-			if s.before[j].Used <= 0 {
+			if s.fills[j].used <= 0 {
 				idle++
 				left += 1 - s.uses(j)
 			}
@@ -186,22 +194,34 @@ func (s *scorer) uses(device int) int {
 
 // xgmiGroup: the GPUs of a hive are all linked to one another.
 func xgmiGroup(u, of *Usage) bool {
-	return len(of.XGMIPeers) > 0 && (u.PCIBDF == of.PCIBDF || slices.Contains(of.XGMIPeers, u.PCIBDF))
+	return of.PCIBDF != "" && len(of.XGMIPeers) > 0 &&
+		(u.PCIBDF == of.PCIBDF || slices.Contains(of.XGMIPeers, u.PCIBDF))
 }
 
 func partitionsOf(u, of *Usage) bool { return of.PCIBDF != "" && u.PCIBDF == of.PCIBDF }
 
 // groupsOf numbers the groups of a node's devices by their first members.
 func groupsOf(usage []Usage) []groups {
+	first := make(map[string]int32, len(usage))
+	for i := range usage {
+		if _, ok := first[usage[i].PCIBDF]; !ok {
+			first[usage[i].PCIBDF] = int32(i)
+		}
+	}
 	numbers := make([]groups, len(usage))
 	for i := range usage {
+		u := &usage[i]
 		numbers[i] = groups{xgmi: -1, gpu: -1}
-		for j := len(usage) - 1; j >= 0; j-- {
-			if xgmiGroup(&usage[j], &usage[i]) {
-				numbers[i].xgmi = int32(j)
-			}
-			if partitionsOf(&usage[j], &usage[i]) {
-				numbers[i].gpu = int32(j)
+		if u.PCIBDF == "" {
+			continue
+		}
+		numbers[i].gpu = first[u.PCIBDF]
+		if len(u.XGMIPeers) > 0 {
+			numbers[i].xgmi = first[u.PCIBDF]
+		}
+		for _, peer := range u.XGMIPeers {
+			if at, ok := first[peer]; ok {
+				numbers[i].xgmi = min(numbers[i].xgmi, at)
 			}
 		}
 	}

@@ -1,6 +1,7 @@
 package amd
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -139,7 +140,7 @@ func TestScoreProperties(t *testing.T) {
 			t.Fatalf("seed %d: %v", seed, want)
 		}
 		var s scorer
-		s.begin(usage, groupsOf(usage))
+		s.begin(usage, fillsOf(nil, usage), groupsOf(usage))
 		for i := range grants {
 			for j := range usage {
 				if usage[j].ID == grants[i].UUID {
@@ -155,5 +156,21 @@ func TestScoreProperties(t *testing.T) {
 		if got := d.Score(grants, len(usage), from(usage)); got != want {
 			t.Fatalf("seed %d: in another order %v, want %v", seed, got, want)
 		}
+	}
+}
+
+// A node with more devices than are compared by name scores like any other.
+func TestScoreOfManyDevices(t *testing.T) {
+	d := newDevices(t, Config{})
+	usage := usages(mi300x("g"))
+	usage[1].Used, usage[1].UsedMiB, usage[1].UsedCUs = 1, 1024, 8
+	want := score(t, d, usage, "g0 49072 100")
+	for i := range 2 * maxSites {
+		other := usages(mi300x("h"))[0]
+		other.ID, other.PCIBDF, other.XGMIPeers = fmt.Sprint("h", i), fmt.Sprint("other", i), nil
+		usage = append(usage, other)
+	}
+	if got := score(t, d, usage, "g0 49072 100"); got != want || got == 0 {
+		t.Errorf("%v, want %v as on the small node", got, want)
 	}
 }

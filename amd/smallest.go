@@ -33,17 +33,23 @@ func bySize(a, b candidate) int {
 
 // cheapest takes the count candidates with the least memory, so that a quota
 // refuses only what no choice could bring below it. With a NUMA node to keep to
-// it is the node with the cheapest set.
+// it is the node with the cheapest set, and nil when none has enough.
 func (f *fitter) cheapest(count int) []candidate {
 	slices.SortFunc(f.cands, func(a, b candidate) int { return cmp.Or(bySize(a, b), cmp.Compare(a.rank, b.rank)) })
 	if !f.pol.NUMABind {
 		return f.cands[:count]
 	}
 	var best []candidate
+	seen := map[int]bool{}
 	for i := range f.cands {
+		numa := f.cands[i].numa
+		if seen[numa] {
+			continue
+		}
+		seen[numa] = true
 		var set []candidate
 		for j := i; j < len(f.cands) && len(set) < count; j++ {
-			if f.cands[j].numa == f.cands[i].numa {
+			if f.cands[j].numa == numa {
 				set = append(set, f.cands[j])
 			}
 		}
@@ -54,23 +60,30 @@ func (f *fitter) cheapest(count int) []candidate {
 	return best
 }
 
-// dropLarger leaves out the hard candidates that are larger than those the order
-// alone would take, so that good links do not cost a larger partition.
-func (f *fitter) dropLarger(count int) {
+// largerLast moves the hard candidates that are larger than those the order alone
+// would take behind all others and returns how many are before them, so that good
+// links do not cost a larger partition.
+func (f *fitter) largerLast(count int) int {
 	if len(f.hards) == 0 {
-		return
+		return len(f.cands)
 	}
-	mem, cus := f.hards[0].MemoryMiB, f.hards[0].CUs
+	largest := f.hards[0]
 	for i := range f.cands[:count] {
-		if c := &f.cands[i]; c.hard {
-			mem, cus = c.MemoryMiB, c.CUs // ascending among the hard ones
+		if f.cands[i].hard {
+			largest = f.cands[i] // they ascend
 		}
 	}
-	kept := f.cands[:0]
+	larger := func(c candidate) bool { return c.hard && bySize(c, largest) > 0 }
+	f.hards = f.hards[:0]
+	kept := 0
 	for _, c := range f.cands {
-		if larger := c.hard && cmp.Or(cmp.Compare(c.MemoryMiB, mem), cmp.Compare(c.CUs, cus)) > 0; !larger {
-			kept = append(kept, c)
+		if larger(c) {
+			f.hards = append(f.hards, c)
+		} else {
+			f.cands[kept] = c
+			kept++
 		}
 	}
-	f.cands = kept
+	copy(f.cands[kept:], f.hards)
+	return kept
 }
