@@ -6,23 +6,23 @@ import (
 	"github.com/Project-HAMi/hami-amd/annotations"
 )
 
-// How much a placement strands is counted in GPUs.
+// How much a placement strands is counted in GPUs. A GPU is as useful as the
+// scarcer of its free memory and its free CUs; what is left over of the other is
+// stranded, up to one GPU.
 const (
-	// A GPU is as useful as the scarcer of its free memory and its free CUs:
-	// what is left over of the other counts as stranded, up to one GPU.
-	//
-	// Half a GPU counts for each XGMI group that has idle GPUs and used ones:
+	// brokenGroup counts for each XGMI group that has idle GPUs and used ones:
 	// jobs over the whole group can no longer start there.
 	brokenGroup = 0.5
-	// A quarter counts for each GPU some of whose partitions are taken: it can
-	// no longer be given out, or switched to another mode, as one.
+	// brokenRow counts for each GPU some of whose partitions are taken: it can no
+	// longer be given out, or switched to another mode, as one.
 	brokenRow = 0.25
+	// scoreRange is more than can become stranded, or stop being so, for each
+	// device granted: 1.75.
+	scoreRange = 2.0
 	// scoreSteps is how finely scores tell nodes apart. HAMi multiplies a score
 	// like this one by 10,000, so that placements which strand about the same
 	// have to score exactly the same for its node policy to decide.
 	scoreSteps = 16
-	// Per device granted, between -1.75 and 1.75 GPUs become stranded.
-	scoreRange = 2.0
 )
 
 // Score says how little a placement strands on a node: from 0 to 1, more is
