@@ -31,7 +31,7 @@ var ErrNoRegion = errors.New("no such dmem region")
 // LimitError is a limit that could not be set.
 type LimitError struct {
 	Cgroup, Region string
-	Want, Have     Limit   // Have is in force; it equals Want if it was lost again
+	Want, Have     Limit   // Have is what holds after the attempt
 	Current        *uint64 // bytes in use, nil if they could not be read
 	Err            error
 }

@@ -10,9 +10,9 @@
 // What a caller should know of the controller:
 //
 //   - it counts at allocation, VRAM only: GTT is free, so it limits no APU;
-//   - a limit below what is in use reclaims nothing. Kernels differ in whether
-//     the write is refused, ignored or taken, which is why every limit is read
-//     back ([ErrBusy], [ErrNotInForce]);
+//   - a limit below what is in use gives nothing back. Kernels differ in
+//     whether the write is refused, ignored or taken, which is why every limit
+//     is read back ([ErrBusy], [ErrNotInForce]);
 //   - several lines in one write are applied one by one or refused, and a
 //     region without a value crashes kernels before 2026. This package writes
 //     one whole line at a time and nothing else;

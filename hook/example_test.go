@@ -30,3 +30,18 @@ func ExampleInject() {
 	// /usr/local/vgpu/libamvgpu.so -> /usr/local/vgpu/libamvgpu.so
 	// /usr/local/vgpu/containers/6a9c1f0e-58a1-4c39-9a4e-0d5f2b7c1e11_train -> /usr/local/vgpu/shared
 }
+
+// An Alpine image on a node with fail-closed on: the slice starts only where
+// the kernel limits it.
+func ExampleDecide() {
+	c := hook.Case{
+		Slice: true, FailClosed: true, HookFile: true,
+		Image: hook.ImageCannot, ImageDetail: "musl does not implement LD_AUDIT",
+	}
+	fmt.Println(hook.Decide(c))
+	c.DmemCaps = true
+	fmt.Println(hook.Decide(c))
+	// Output:
+	// refuse image cannot load the memory hook and dmem does not cap its VRAM: musl does not implement LD_AUDIT
+	// leave out <nil>
+}

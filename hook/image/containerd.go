@@ -113,7 +113,7 @@ func (s *Containerd) Open(ctx context.Context, img Image, fn func(Config, fs.Rea
 	}
 	// The lease holds the view; should this process be killed, containerd
 	// drops both when the lease ends.
-	defer done(context.WithoutCancel(ctx))
+	defer cleanUp(ctx, done)
 
 	config, err := s.config(ctx, img)
 	if err != nil {
@@ -209,7 +209,7 @@ func (s *Containerd) view(ctx context.Context, snapshotter snapshots.Snapshotter
 	if err != nil {
 		return onNode(fmt.Errorf("view of the image: %w", err))
 	}
-	defer snapshotter.Remove(context.WithoutCancel(ctx), key)
+	defer cleanUp(ctx, func(ctx context.Context) error { return snapshotter.Remove(ctx, key) })
 
 	if err := mount.All(careful(mounts), dir); err != nil {
 		return errors.Join(
@@ -218,6 +218,17 @@ func (s *Containerd) view(ctx context.Context, snapshotter snapshots.Snapshotter
 	}
 	err = readFiles(dir, fn)
 	return errors.Join(err, mount.UnmountAll(dir, 0))
+}
+
+// cleanUpTime bounds each step of undoing a look.
+const cleanUpTime = 10 * time.Second
+
+// cleanUp runs a step that undoes something, also when the look has run out of
+// time. What fails is left to the end of the lease.
+func cleanUp(ctx context.Context, step func(context.Context) error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUpTime)
+	defer cancel()
+	_ = step(ctx)
 }
 
 // careful adds the options that keep an image's files from doing anything.

@@ -92,7 +92,7 @@ func (s Ctr) Open(ctx context.Context, img Image, fn func(Config, fs.ReadLinkFS)
 // snapshotter whatever it is told; such a view goes with the lease, as soon as
 // containerd collects its garbage.
 func (s Ctr) unmount(ctx context.Context, dir string) error {
-	ctx, cancel := context.WithTimeout(ctx, unmountTime)
+	ctx, cancel := context.WithTimeout(ctx, cleanUpTime)
 	defer cancel()
 	_, err := s.run(ctx, append([]string{"images", "unmount", "--rm"}, s.snapshotter(dir)...)...)
 	if err != nil {
@@ -102,8 +102,6 @@ func (s Ctr) unmount(ctx context.Context, dir string) error {
 	_, _ = s.run(ctx, "leases", "delete", dir)
 	return err
 }
-
-const unmountTime = 10 * time.Second
 
 // config reads the configuration of the image for this node's platform.
 func (s Ctr) config(ctx context.Context, digest string) (ocispec.Image, error) {
