@@ -95,6 +95,7 @@ type Checker struct {
 
 	mu      sync.Mutex // guards what follows
 	closed  bool
+	names   map[string]string     // normalised, by reference
 	digests map[string]known      // by name
 	results map[question]Result   // by digest
 	flights map[question]*flight  // by name, under way
@@ -129,7 +130,7 @@ func NewChecker(store Store, o Options) *Checker {
 	return &Checker{
 		store: store, o: o.withDefaults(), ctx: ctx, cancel: cancel,
 		looks: make(chan struct{}, maxLooks), slots: make(chan struct{}, maxPulls),
-		digests: make(map[string]known), results: make(map[question]Result),
+		names: make(map[string]string), digests: make(map[string]known), results: make(map[question]Result),
 		flights: make(map[question]*flight), pulls: make(map[string]*pullState),
 	}
 }
@@ -154,7 +155,7 @@ func (c *Checker) Close() {
 // [ErrNotOnNode], with the failure of the last pull if there was one. Any
 // other error is a failure to look, and may pass.
 func (c *Checker) Check(ctx context.Context, ref string, o Override) (Result, error) {
-	name, err := normalise(ref)
+	name, err := c.name(ref)
 	if err != nil {
 		return Result{}, err
 	}
@@ -181,6 +182,28 @@ func (c *Checker) Check(ctx context.Context, ref string, o Override) (Result, er
 	case <-ctx.Done():
 		return Result{}, fmt.Errorf("check image %q: %w", name, context.Cause(ctx))
 	}
+}
+
+// name is normalise, which takes longer than all else that a kept answer takes,
+// done once for each reference.
+func (c *Checker) name(ref string) (string, error) {
+	c.mu.Lock()
+	name, ok := c.names[ref]
+	c.mu.Unlock()
+	if ok {
+		return name, nil
+	}
+	name, err := normalise(ref)
+	if err != nil {
+		return "", err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.names) >= maxKept {
+		clear(c.names)
+	}
+	c.names[ref] = name
+	return name, nil
 }
 
 // kept is an answer that needs no look. c.mu is held.

@@ -326,6 +326,7 @@ func TestCheckerForgets(t *testing.T) {
 	for i := range maxKept {
 		c.results[question{fmt.Sprint(i), ""}] = Result{}
 		c.digests[fmt.Sprint(i)] = known{}
+		c.names[fmt.Sprint(i)] = ""
 		c.pulls[fmt.Sprint(i)] = &pullState{err: errDisk, ended: now}
 	}
 	now = now.Add(time.Hour)
@@ -333,8 +334,8 @@ func TestCheckerForgets(t *testing.T) {
 		_, _ = c.Check(t.Context(), ref, Override{})
 	}
 	c.Close()
-	if r, d, p := len(c.results), len(c.digests), len(c.pulls); r != 1 || d != 1 || p > 1 {
-		t.Errorf("%d results, %d digests and %d pulls are kept", r, d, p)
+	if r, d, n, p := len(c.results), len(c.digests), len(c.names), len(c.pulls); r != 1 || d != 1 || n != 2 || p > 1 {
+		t.Errorf("%d results, %d digests, %d names and %d pulls are kept", r, d, n, p)
 	}
 }
 
