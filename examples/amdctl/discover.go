@@ -3,11 +3,15 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/Project-HAMi/hami-amd/annotations"
+	"github.com/Project-HAMi/hami-amd/internal/fixture"
 	"github.com/Project-HAMi/hami-amd/partition"
 	"github.com/spf13/cobra"
 )
@@ -24,7 +28,7 @@ type sysfsFlags struct {
 
 func (f *sysfsFlags) add(cmd *cobra.Command, root string) {
 	flags := cmd.Flags()
-	flags.StringVar(&f.root, "sysfs", root, "where the node's sysfs is mounted")
+	flags.StringVar(&f.root, "sysfs", root, "a sysfs mount or copy, or a machine archive")
 	flags.StringVar(&f.mode, "mode", "cu", "operating mode: cu or partition")
 	flags.StringVar(&f.naming, "naming", "single", "resource names: single or mixed")
 	flags.StringVar(&f.options.NodeName, "node-name", "", "node name, part of the IDs of GPUs without a serial number")
@@ -55,9 +59,9 @@ func (f *sysfsFlags) register(cmd *cobra.Command) (*partition.Registration, erro
 		options.Exclude = strings.Split(f.exclude, ",")
 	}
 	if f.root == "" {
-		return nil, errors.New("--sysfs: want a directory")
+		return nil, errors.New("--sysfs: want a directory or a machine archive")
 	}
-	inventory, err := partition.Discover(f.root)
+	inventory, err := f.discover()
 	if err != nil {
 		return nil, err
 	}
@@ -77,6 +81,37 @@ func (f *sysfsFlags) register(cmd *cobra.Command) (*partition.Registration, erro
 		}
 	}
 	return registration, nil
+}
+
+// discover reads a folder where it is, and a machine archive from a temporary
+// copy.
+func (f *sysfsFlags) discover() (_ *partition.Inventory, err error) {
+	if info, err := os.Stat(f.root); err != nil || !info.Mode().IsRegular() {
+		return partition.Discover(f.root)
+	}
+	archive, err := readArchive(f.root)
+	if err != nil {
+		return nil, fmt.Errorf("--sysfs: %w", err)
+	}
+	dir, err := fixture.MkdirTemp()
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	if err := fixture.Unpack(archive, dir); err != nil {
+		return nil, fmt.Errorf("--sysfs %s: %w", f.root, err)
+	}
+	return partition.Discover(filepath.Join(dir, "sys"))
+}
+
+// readArchive reads no more of a file than an archive may have.
+func readArchive(name string) ([]byte, error) {
+	file, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	return io.ReadAll(io.LimitReader(file, fixture.MaxArchiveBytes+1))
 }
 
 // discovered is one device in the JSON of discover: the register entry's
@@ -155,6 +190,9 @@ Devices that cannot be used are named on standard error with the reason.`,
 
   # A copy of another machine's /sys, as hardware partitions
   amdctl discover --sysfs ./node7/sys --mode partition
+
+  # A recorded machine of this repository
+  amdctl discover --sysfs testdata/machines/mi300x-cpx-8.txt --mode partition
 
   # What would be registered without two GPUs and with 20 shares each?
   amdctl discover --exclude 0000:06:00.0,card1 --split-count 20 -o annotation`,

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/Project-HAMi/hami-amd/annotations"
+	"github.com/Project-HAMi/hami-amd/internal/fixture"
 	"github.com/Project-HAMi/hami-amd/internal/fixture/fixturetest"
 	"github.com/Project-HAMi/hami-amd/testdata"
 )
@@ -21,6 +22,10 @@ func TestDiscoverEveryMachine(t *testing.T) {
 				r := ok(t, "", args...)
 				golden(t, file, result{stdout: r.stdout}) // the notes are partition's to test
 				checkFormatsAgree(t, args)
+				args[2] = filepath.Join("../../testdata/machines", name+".txt")
+				if archive := ok(t, "", args...); archive != r {
+					t.Errorf("mode %s: the archive gives\n%s%s\nits folder\n%s%s", mode, archive.stdout, archive.stderr, r.stdout, r.stderr)
+				}
 			}
 		})
 	}
@@ -138,12 +143,17 @@ func TestDiscoverOptions(t *testing.T) {
 
 func TestDiscoverRefuses(t *testing.T) {
 	sysfs := fixturetest.Machine(t, "rx9060xt")
+	long := filepath.Join(t.TempDir(), "long")
+	if err := os.WriteFile(long, make([]byte, fixture.MaxArchiveBytes+1), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for name, tc := range map[string]struct {
 		args  []string
 		words []string
 	}{
 		"no such tree":         {[]string{"--sysfs", sysfs + "/absent"}, []string{"absent"}},
-		"a file":               {[]string{"--sysfs", filepath.Join(sysfs, "class/kfd/kfd/topology/generation_id")}, nil},
+		"a file":               {[]string{"--sysfs", filepath.Join(sysfs, "class/kfd/kfd/topology/generation_id")}, []string{"invalid machine archive"}},
+		"a long file":          {[]string{"--sysfs", long}, []string{"invalid machine archive", "want at most"}},
 		"empty tree name":      {[]string{"--sysfs", ""}, []string{"--sysfs"}},
 		"unknown mode":         {[]string{"--sysfs", sysfs, "--mode", "mig"}, []string{"--mode", `"mig"`}},
 		"unknown naming":       {[]string{"--sysfs", sysfs, "--naming", "both"}, []string{"--naming", `"both"`}},
