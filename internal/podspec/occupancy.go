@@ -33,7 +33,7 @@ func Occupancy(d *amd.Devices, node string, devices []annotations.Device, pods [
 			continue
 		}
 		report := func(err error) {
-			problems = append(problems, fmt.Errorf("pod %q: annotation %s: %w", Holder(pod), annotations.CUAllocatedKey, err))
+			problems = append(problems, fmt.Errorf("pod %q: %w", Holder(pod), err))
 		}
 		most, err := granted(d, pod, registered)
 		if err != nil {
@@ -44,12 +44,12 @@ func Occupancy(d *amd.Devices, node string, devices []annotations.Device, pods [
 			o, known := held[device]
 			switch {
 			case !known:
-				report(fmt.Errorf("device %q is not registered by node %q", device, node))
+				report(fmt.Errorf("annotation %s: device %q is not registered by node %q", annotations.CUAllocatedKey, device, node))
 			case cus.Len() > most[device]:
-				report(fmt.Errorf("device %q: %d CUs, granted %d", device, cus.Len(), most[device]))
+				report(fmt.Errorf("annotation %s: device %q: %d CUs, granted %d", annotations.CUAllocatedKey, device, cus.Len(), most[device]))
 			default:
 				if err := o.Add(Holder(pod), cus); err != nil {
-					report(fmt.Errorf("device %q: %w", device, err))
+					report(fmt.Errorf("annotation %s: device %q: %w", annotations.CUAllocatedKey, device, err))
 				}
 			}
 			return nil

@@ -161,15 +161,15 @@ func TestOccupancy(t *testing.T) {
 		},
 		"one broken value stops nobody": {
 			pods: []corev1.Pod{holder(t, "bad", "n", "7-4"), holder(t, "q", "n", "38-75")},
-			want: map[string]string{"A": "38-75"}, problems: []string{`pod "ns/bad"`},
+			want: map[string]string{"A": "38-75"}, problems: []string{`pod "ns/bad": decode hami.io/amd-cu-allocated: device "A"`},
 		},
 		"more than was granted": {
 			pods: []corev1.Pod{holder(t, "greedy", "n", "0-303"), holder(t, "q", "n", "38-75")},
-			want: map[string]string{"A": "38-75"}, problems: []string{"304 CUs, granted 38"},
+			want: map[string]string{"A": "38-75"}, problems: []string{`pod "ns/greedy": annotation hami.io/amd-cu-allocated: device "A": 304 CUs, granted 38`},
 		},
 		"device that is gone": {
 			pods: []corev1.Pod{edit(holder(t, "p", "n", "0-37"), annotate(annotations.CUAllocatedKey, `{"Z":"0-3","A":"0-37"}`))},
-			want: map[string]string{"A": "0-37"}, problems: []string{`device "Z" is not registered`},
+			want: map[string]string{"A": "0-37"}, problems: []string{`pod "ns/p": annotation hami.io/amd-cu-allocated: device "Z" is not registered by node "n"`},
 		},
 		"overlap keeps both": {
 			pods: []corev1.Pod{holder(t, "p", "n", "0-37"), holder(t, "q", "n", "30-67")},
@@ -186,7 +186,7 @@ func TestOccupancy(t *testing.T) {
 		},
 		"no container asks": {
 			pods: []corev1.Pod{edit(holder(t, "p", "n", "0-37"), func(p *corev1.Pod) { p.Spec.Containers[0].Resources = corev1.ResourceRequirements{} })},
-			want: map[string]string{"A": ""}, problems: []string{`pod "ns/p"`},
+			want: map[string]string{"A": ""}, problems: []string{`pod "ns/p": annotation hami.io/amd-devices-allocated: `},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
