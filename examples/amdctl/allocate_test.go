@@ -5,6 +5,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/Project-HAMi/hami-amd/annotations"
 	"github.com/Project-HAMi/hami-amd/internal/fixture/fixturetest"
 )
 
@@ -84,5 +87,28 @@ func TestAllocateRefuses(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A node of 64 partitions is one note, not 64.
+func TestNamelessDevicesAreOneNote(t *testing.T) {
+	const serial = "1aff74a1-0000-1000-8072-f0c33b95e8d1"
+	for name, tc := range map[string]struct {
+		ids  []string
+		want []string
+	}{
+		"all have names": {[]string{serial}, nil},
+		"one has none":   {[]string{serial, "A"}, []string{`device "A": its ROCr name is not in the register annotation, an index stands in for it`}},
+		"three have none": {[]string{"A", serial, "B", "C"},
+			[]string{`device "A" and 2 more: their ROCr names are not in the register annotation, indices stand in for them`}},
+	} {
+		var devices []annotations.Device
+		for _, id := range tc.ids {
+			devices = append(devices, annotations.Device{ID: id, Devcore: 304})
+		}
+		registered, notes := fromAnnotation(devices)
+		if diff := cmp.Diff(tc.want, notes); diff != "" || len(registered) != len(devices) {
+			t.Errorf("%s: %d devices, notes (-want +got):\n%s", name, len(registered), diff)
+		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 // far as it goes: a GPU's serial number, which ROCr makes its name of, is part
 // of its AMD SMI UUID. DRM device nodes and the KFD order are not there.
 func fromAnnotation(devices []annotations.Device) (registered []partition.Registered, notes []string) {
+	var nameless []string
 	for i, d := range devices {
 		r := partition.Registered{
 			Device:    d,
@@ -34,10 +35,17 @@ func fromAnnotation(devices []annotations.Device) (registered []partition.Regist
 			node.UniqueID = serial
 		default:
 			// Partitions may share one name or have one each, by kernel.
-			notes = append(notes, fmt.Sprintf("device %q: its ROCr name is not in the register annotation, indices stand in for it", d.ID))
+			nameless = append(nameless, d.ID)
 		}
 		r.Nodes = []partition.Node{node}
 		registered = append(registered, r)
+	}
+	switch n := len(nameless); n {
+	case 0:
+	case 1:
+		notes = append(notes, fmt.Sprintf("device %q: its ROCr name is not in the register annotation, an index stands in for it", nameless[0]))
+	default:
+		notes = append(notes, fmt.Sprintf("device %q and %d more: their ROCr names are not in the register annotation, indices stand in for them", nameless[0], n-1))
 	}
 	return registered, notes
 }
