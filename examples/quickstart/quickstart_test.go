@@ -166,10 +166,15 @@ func TestFold(t *testing.T) {
 		"aaaaaaaaaaaaaaa":      {"aaaaaaaaaa", "aaaaa"},
 		"/dev/a /dev/b /dev/c": {"/dev/a", "/dev/b", "/dev/c"},
 	} {
-		got := fold(text, 10)
+		got := fold(text, 10, memberEnds)
 		if strings.Join(got, "|") != strings.Join(want, "|") {
 			t.Errorf("fold(%q) = %q, want %q", text, got, want)
 		}
+	}
+	// A grant stays on one line as long as it fits.
+	got := fold("A,T,163,76:B,T,163,76:;C,T,1,8:;", 15, grantEnds)
+	if want := "A,T,163,76:|B,T,163,76:;|C,T,1,8:;"; strings.Join(got, "|") != want {
+		t.Errorf("grants are folded as %q, want %q", got, want)
 	}
 }
 

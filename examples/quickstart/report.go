@@ -41,9 +41,9 @@ func (r *report) registration(c *cluster) {
 	}
 	r.line("", "")
 	r.line("  ", fmt.Sprintf("%s: %d devices in %d bytes, the first being", r.key(annotations.NodeRegisterKey), len(c.registered), len(value)))
-	r.folded("  ", strings.TrimSuffix(first, "]")+",...]")
+	r.folded("  ", strings.TrimSuffix(first, "]")+",...]", memberEnds)
 	r.title("2. Pods are scheduled, and each container gets its part")
-	r.line("  ", "A grant reads <device id>,<type>,<MiB>,<CUs>; each ; ends a container.")
+	r.line("  ", "A grant reads <device id>,<type>,<MiB>,<CUs>: and each ; ends a container.")
 }
 
 // placement shows one pod: what it asks for, what the scheduler writes, what
@@ -77,7 +77,11 @@ func (r *report) placement(c *cluster, p placement) {
 func (r *report) annotation(p placement, key, writer string) {
 	if value, ok := p.Annotations[key]; ok {
 		r.line("  ", r.key(key)+r.dim("  by "+writer))
-		r.folded("    ", value)
+		best := memberEnds
+		if key == annotations.AllocatedKey {
+			best = grantEnds
+		}
+		r.folded("    ", value, best)
 	}
 }
 
@@ -96,13 +100,13 @@ func (r *report) container(c *cluster, ctr allocate.Container) {
 	}
 	r.line("  ", fmt.Sprintf("%s gets %s", ctr.Name, strings.Join(parts, "; ")))
 	for _, v := range ctr.Env {
-		r.folded("    ", v.Name+"="+v.Value)
+		r.folded("    ", v.Name+"="+v.Value, memberEnds)
 	}
 	var nodes []string
 	for _, n := range ctr.DeviceNodes {
 		nodes = append(nodes, n.Path)
 	}
-	r.folded("    ", strings.Join(nodes, " "))
+	r.folded("    ", strings.Join(nodes, " "), memberEnds)
 }
 
 // summary counts the pods and says why some are pending.

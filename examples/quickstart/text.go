@@ -24,10 +24,16 @@ func (r *report) title(text string) {
 	r.line("", "")
 }
 
+// What a value is best broken after: a grant, or a member of anything else.
+const (
+	grantEnds  = ":;"
+	memberEnds = ",; "
+)
+
 // folded writes a long value on as many lines as it needs, broken after a
 // separator and indented a little more from the second on.
-func (r *report) folded(indent, text string) {
-	for i, part := range fold(text, r.term.width-len(indent)-2) {
+func (r *report) folded(indent, text, best string) {
+	for i, part := range fold(text, r.term.width-len(indent)-2, best) {
 		if i > 0 {
 			part = "  " + part
 		}
@@ -35,14 +41,13 @@ func (r *report) folded(indent, text string) {
 	}
 }
 
-// fold cuts text into parts of at most width bytes, each after a separator if
-// there is one in the part's second half: between members of the values shown
-// here, else inside one.
-func fold(text string, width int) []string {
+// fold cuts text into parts of at most width bytes, each after the last of the
+// best separators in its second half, else after another one.
+func fold(text string, width int, best string) []string {
 	var parts []string
 	for len(text) > width {
 		at := width
-		for _, separators := range []string{",; ", ":="} {
+		for _, separators := range []string{best, memberEnds, ":="} {
 			if i := strings.LastIndexAny(text[:width], separators) + 1; i > width/2 {
 				at = i
 				break
