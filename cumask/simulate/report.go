@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"strconv"
-	"text/tabwriter"
 )
 
 // heading says what was simulated.
@@ -26,7 +25,7 @@ func (r *Report) heading() string {
 	return fmt.Sprintf("%s%s, %d requests of %d-%d %%, load %.3g, seed %d", name, gpu, c.Requests, c.MinPercent, c.MaxPercent, c.Load, c.Seed)
 }
 
-// Table writes a heading and a line for each policy.
+// Table writes a heading, and below it a column for each policy:
 //
 //	granted, refused  pods
 //	scattered         refused although as many CUs were free
@@ -38,15 +37,33 @@ func (r *Report) heading() string {
 //	ranges            ranges of a mask, mean
 //	free usable       effective CUs in parts of the free CUs, mean over time
 func (r *Report) Table(w io.Writer) error {
+	count := func(n int) string { return strconv.Itoa(n) }
+	part := func(f float64) string { return strconv.FormatFloat(f, 'f', 4, 64) }
 	b := bufio.NewWriter(w)
 	fmt.Fprintln(b, r.heading())
-	t := tabwriter.NewWriter(b, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "policy\tgranted\trefused\tscattered\tstarved\thalf WGP\tmean\tp5\tof bound\tof possible\tranges\tfree usable\t")
-	for _, p := range r.Results {
-		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%d\t%d\t%.4f\t%.4f\t%.4f\t%.4f\t%.2f\t%.4f\t\n", p.Policy, p.Granted, p.Refused, p.Scattered,
-			p.Starved, p.HalfWGP, p.OfGranted, p.OfGrantedP5, p.OfBound, p.OfPossible, p.Ranges, p.FreeUsable)
+	for _, row := range []struct {
+		name  string
+		value func(p *Result) string
+	}{
+		{"", func(p *Result) string { return p.Policy }},
+		{"granted", func(p *Result) string { return count(p.Granted) }},
+		{"refused", func(p *Result) string { return count(p.Refused) }},
+		{"scattered", func(p *Result) string { return count(p.Scattered) }},
+		{"starved", func(p *Result) string { return count(p.Starved) }},
+		{"half WGP", func(p *Result) string { return count(p.HalfWGP) }},
+		{"mean", func(p *Result) string { return part(p.OfGranted) }},
+		{"p5", func(p *Result) string { return part(p.OfGrantedP5) }},
+		{"of bound", func(p *Result) string { return part(p.OfBound) }},
+		{"of possible", func(p *Result) string { return part(p.OfPossible) }},
+		{"ranges", func(p *Result) string { return strconv.FormatFloat(p.Ranges, 'f', 2, 64) }},
+		{"free usable", func(p *Result) string { return part(p.FreeUsable) }},
+	} {
+		fmt.Fprintf(b, "%-11s", row.name)
+		for i := range r.Results {
+			fmt.Fprintf(b, "  %*s", max(len(r.Results[i].Policy), 8), row.value(&r.Results[i]))
+		}
+		fmt.Fprintln(b)
 	}
-	t.Flush()
 	return b.Flush()
 }
 
