@@ -2,6 +2,7 @@ package partition
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -143,6 +144,16 @@ func TestC27GroupedByPCIAddress(t *testing.T) {
 	}
 	if got := gpuAt(t, inv, "0003:00:04.0").UniqueID; got != 77 {
 		t.Errorf("0003:00:04.0 has unique id %d, want 77", got)
+	}
+	// As devices: five, each with an ID of its own, the same at every start.
+	options := RegisterOptions{Mode: ModePartition, NodeName: "n"}
+	first := ids(mustRegister(t, inv, options))
+	if diff := cmp.Diff(first, ids(mustRegister(t, discoverTree(t, root), options))); diff != "" {
+		t.Errorf("IDs of a second start (-first +second):\n%s", diff)
+	}
+	slices.Sort(first)
+	if own := slices.Compact(slices.Clone(first)); len(own) != 5 {
+		t.Errorf("%d IDs of 5 devices: %q", len(own), first)
 	}
 }
 

@@ -73,9 +73,12 @@ type GPU struct {
 
 // Node is one KFD topology node: a whole GPU, or one compute partition of it.
 type Node struct {
-	ID          int    // KFD node number; renumbered by every mode switch
-	Rank        int    // position among the inventory's nodes in KFD order, from 0: ROCr's order
-	Partition   int    // index among the GPU's partitions: design "Identities"
+	ID   int // KFD node number; renumbered by every mode switch
+	Rank int // position among the inventory's nodes in KFD order, from 0: ROCr's order
+	// Partition is the index among the GPU's partitions: the partition bits of
+	// location_id where they tell the GPU's nodes apart, else the rank by render
+	// minor.
+	Partition   int
 	UniqueID    uint64 // KFD unique_id, what ROCr calls GPU-<hex16>; 0 unknown
 	RenderMinor int    // M of /dev/dri/renderDM
 	Card        *int   // N of the /dev/dri/cardN that belongs to RenderMinor
@@ -99,7 +102,8 @@ func (n Node) ROCrID() string { return rocrID(n.UniqueID) }
 // LinkType is KFD's io link type.
 type LinkType int
 
-// The link types that matter for placement (amd-facts: KFD io_links).
+// The link types that matter for placement, from the kernel's
+// amdkfd/kfd_crat.h (CRAT_IOLINK_TYPE_PCIEXPRESS and CRAT_IOLINK_TYPE_XGMI).
 const (
 	LinkPCIe LinkType = 2
 	LinkXGMI LinkType = 11
