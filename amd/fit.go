@@ -8,9 +8,9 @@ import (
 // Fit picks req.Count of n candidate devices of one node and says what is
 // granted on each, or why it cannot be done. at fills in the i-th candidate; the
 // best candidate is the last, as HAMi hands them over, and unless the policy
-// compares connections the first that fit from that end are taken. Fit calls at
-// once for each candidate at most, in no promised order, and keeps nothing of
-// it; pol is the pod's, from ParsePolicy.
+// compares connections the first that fit from that end are taken. For no
+// candidate is at called twice, and their order is not promised; nothing of a
+// Usage is kept. pol is the pod's, from ParsePolicy.
 //
 // A candidate is refused for the first of these that it fails: health, cordon,
 // type, UUID, index, free shares, the mutex policy, quota, memory, CUs. A request
