@@ -1,6 +1,7 @@
 package allocate_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -40,6 +41,25 @@ func TestC06SlotsFollowTheContainersThatAsk(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// The hook reads a limit of 0 as none, so no answer holds one.
+func TestC12NoLimitOfZero(t *testing.T) {
+	for name, g := range map[string]annotations.Grant{"with CUs": grant("A", 0, 76), "all CUs": grant("A", 0, 304), "without CUs": grant("A", 0, 0)} {
+		if a, err := allocate.Plan(pod([]annotations.Grant{g}), node(mi300x(0))); a != nil || !errors.Is(err, allocate.ErrGrant) {
+			t.Errorf("a grant of 0 MiB %s: %v, %v, want ErrGrant", name, a, err)
+		}
+	}
+	// Of a GPU whose VRAM is unknown, 0 MiB are all there is: it is whole.
+	unknown := mi300x(0)
+	unknown.memory = 0
+	a := mustPlan(t, pod([]annotations.Grant{grant("A", 0, 304)}), node(unknown))
+	vars := env(a.Containers[0])
+	for _, name := range sliceVariables {
+		if value, ok := vars[name]; ok {
+			t.Errorf("%s=%s for a whole GPU of unknown size", name, value)
+		}
 	}
 }
 
@@ -91,6 +111,33 @@ func TestC21TheBookedNumberIsTheMaskedNumber(t *testing.T) {
 }
 
 func equalSets(a, b cumask.Set) bool { return a == b }
+
+// 1 % of an MI300X by a scheduler that does not know XCCs is 3 CUs: served and
+// recorded as 8, one on each XCC, never as 0-2.
+func TestC23EveryXCCOfASmallGrant(t *testing.T) {
+	n := node(mi300x(0))
+	a := mustPlan(t, pod([]annotations.Grant{grant("A", 4096, 3)}), n)
+	set := a.CUs["A"]
+	for xcc, cus := range n.Devices[0].Geometry().Spread(set).PerXCC {
+		if cus != 1 {
+			t.Errorf("CUs %s: %d on XCC %d, want 1", set, cus, xcc)
+		}
+	}
+	if got, want := env(a.Containers[0])["HSA_CU_MASK"], "0:"+set.String(); got != want || set.Len() != 8 {
+		t.Errorf("HSA_CU_MASK=%s, %d CUs recorded as %s; want 8 in both", got, set.Len(), set)
+	}
+	if len(a.Notes) != 1 || !strings.Contains(a.Notes[0], "raised to 8") {
+		t.Errorf("notes %q, want one about the raised grant", a.Notes)
+	}
+	// Only XCC 0 has CUs left: refused, never 8 CUs that starve the others.
+	n.Held = map[string]cumask.Set{"A": cumask.Range(0, 303)}
+	for cu := 0; cu < 304; cu += 8 {
+		n.Held["A"] = n.Held["A"].Minus(cumask.Of(cu))
+	}
+	if a, err := allocate.Plan(pod([]annotations.Grant{grant("A", 4096, 8)}), n); a != nil || !errors.Is(err, cumask.ErrInsufficient) {
+		t.Errorf("8 CUs of XCC 0 alone: %v, %v, want ErrInsufficient", a, err)
+	}
+}
 
 func TestC25ContainersOfOnePodAreDisjoint(t *testing.T) {
 	a := mustPlan(t, pod([]annotations.Grant{grant("A", 16384, 76)}, []annotations.Grant{grant("A", 8192, 38)}), node(mi300x(0)))
