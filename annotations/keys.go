@@ -52,11 +52,12 @@ const (
 	NodeSchedulerPolicyKey = "hami.io/node-scheduler-policy"
 	// ScoringWeightsKey weighs slots, cores and memory. See ParseWeights.
 	ScoringWeightsKey = "hami.io/device-scoring-weights"
-	// UseTypeKey lists product names, any of which a GPU must contain (in any case).
+	// UseTypeKey lists words: a GPU's type must contain one of them, in upper or
+	// lower case ("MI300X,MI355X").
 	UseTypeKey = "amd.com/use-gputype"
-	// NoUseTypeKey lists product names, none of which a GPU may contain (in any case).
+	// NoUseTypeKey lists words: a GPU's type must contain none of them.
 	NoUseTypeKey = "amd.com/nouse-gputype"
-	// UseUUIDKey lists the only device ids a pod may get.
+	// UseUUIDKey lists the only device ids (Device.ID) a pod may get.
 	UseUUIDKey = "amd.com/use-gpu-uuid"
 	// NoUseUUIDKey lists device ids a pod must not get.
 	NoUseUUIDKey = "amd.com/nouse-gpu-uuid"

@@ -157,7 +157,11 @@ func decodeGrant(segment string) (Grant, error) {
 	typ, rest, ok2 := strings.Cut(rest, ",")
 	memory, cus, ok3 := strings.Cut(rest, ",")
 	if !ok1 || !ok2 || !ok3 || strings.IndexByte(cus, ',') >= 0 {
-		return Grant{}, fmt.Errorf("want UUID,type,memory,CUs, found %d fields in %s", strings.Count(segment, ",")+1, quote(segment))
+		found := "1 field"
+		if commas := strings.Count(segment, ","); commas > 0 {
+			found = fmt.Sprintf("%d fields", commas+1)
+		}
+		return Grant{}, fmt.Errorf("want UUID,type,memory,CUs, found %s in %s", found, quote(segment))
 	}
 	if uuid == "" {
 		return Grant{}, errors.New("UUID is empty")
