@@ -25,7 +25,9 @@ func wholeNumber(q resource.Quantity) (n int32, fault string) {
 	switch {
 	case q.Sign() < 0:
 		return 0, "negative"
-	case q.CmpInt64(math.MaxInt32) > 0:
+	case q.Sign() == 0:
+		return 0, ""
+	case exceeds(q, math.MaxInt32):
 		return 0, "too large"
 	}
 	v := q.Value()
@@ -33,6 +35,14 @@ func wholeNumber(q resource.Quantity) (n int32, fault string) {
 		return 0, "not whole"
 	}
 	return int32(v), ""
+}
+
+// exceeds reports whether q is more than n, which is not negative. Quantity's own
+// comparison is exact and writes out all digits of both numbers: whoever may
+// create a pod could keep the scheduler busy for hours with 1e999999999, which
+// parses in no time, and so does 0e999999999. Near n there are few digits.
+func exceeds(q resource.Quantity, n int64) bool {
+	return q.Sign() > 0 && (q.AsApproximateFloat64() > 2*float64(n) || q.CmpInt64(n) > 0)
 }
 
 // The parsers below return the value and, when it is refused, the reason.
@@ -50,15 +60,20 @@ func parseGPUCount(q resource.Quantity) (int32, string) {
 // and read as MiB it is more than any GPU has.
 func parseMemory(q resource.Quantity) (int32, string) {
 	n, fault := wholeNumber(q)
-	inBytes := q.Format == resource.BinarySI && q.CmpInt64(1<<20) >= 0
+	inBytes := q.Format == resource.BinarySI && exceeds(q, 1<<20-1)
 	if fault == "" && !inBytes {
 		return n, ""
 	}
 	reason := fmt.Sprintf("want a whole number of MiB from 0 (all of a GPU) to %d, found %q", math.MaxInt32, short(q))
-	if q.Sign() <= 0 || q.CmpInt64(1<<20) < 0 || q.CmpInt64(math.MaxInt64) > 0 {
+	if !exceeds(q, 1<<20-1) || exceeds(q, math.MaxInt64) {
 		return 0, reason + " (the unit is MiB)"
 	}
-	return 0, fmt.Sprintf("%s (the unit is MiB: for %s write %d)", reason, short(q), (q.Value()+1<<20-1)>>20)
+	bytes := q.Value()
+	mib := bytes >> 20
+	if bytes&(1<<20-1) != 0 {
+		mib++
+	}
+	return 0, fmt.Sprintf("%s (the unit is MiB: for %s write %d)", reason, short(q), mib)
 }
 
 func parseMemoryPercentage(q resource.Quantity) (int32, string) {

@@ -3,6 +3,7 @@ package amd
 import (
 	"errors"
 	"math"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -179,10 +180,38 @@ func TestMemoryHints(t *testing.T) {
 		"8G":                  "write 7630)", // rounded up: 7629.39 MiB
 		"1500m":               "(the unit is MiB)",
 		"-1":                  "(the unit is MiB)",
+		"9223372036854775807": "write 8796093022208)",
 		"9223372036854775808": "(the unit is MiB)",
+		"1e2000000":           "(the unit is MiB)",
 	} {
 		if _, reason := parseMemory(resource.MustParse(mem)); !strings.HasSuffix(reason, want) {
 			t.Errorf("%s: %q, want %q", mem, reason, want)
+		}
+	}
+}
+
+// A quantity of a few bytes can stand for a number of a thousand million digits,
+// and whoever creates a pod writes it. Only its size may be looked at, never its
+// digits: two million of them fill 800 kB with each comparison.
+func TestQuantitiesOfMillionsOfDigits(t *testing.T) {
+	d := newDevices(t, Config{})
+	for _, name := range []string{"gpu", "gpumem", "gpumem-percentage", "gpucores"} {
+		for value, whole := range map[string]bool{
+			"1e2000000": false, "123e1999999": false, "9e2000000": false, "-1e2000000": false,
+			"0e1999999": name != "gpucores", "0e2000000": name != "gpucores",
+		} {
+			ctr := limited(t, "gpu=1 "+name+"="+value)
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			_, err := d.Request(ctr)
+			_ = d.asks(ctr)
+			runtime.ReadMemStats(&after)
+			if (err == nil) != whole {
+				t.Errorf("%s %s: error %v, want one: %t", name, value, err, !whole)
+			}
+			if used := after.TotalAlloc - before.TotalAlloc; used > 1<<18 {
+				t.Errorf("%s %s: %d bytes to read it", name, value, used)
+			}
 		}
 	}
 }
