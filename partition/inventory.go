@@ -132,7 +132,8 @@ const (
 	CPX ComputeMode = "cpx"
 )
 
-// MemoryMode is a memory partition mode in lower case: nps1, nps2, nps4, nps8.
+// MemoryMode is a memory partition mode in lower case: nps1, nps2, nps3, nps4,
+// nps6 or nps8.
 type MemoryMode string
 
 // Profile is one way a product can be partitioned.

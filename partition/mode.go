@@ -3,7 +3,6 @@ package partition
 import (
 	"fmt"
 	"strconv"
-	"strings"
 
 	"github.com/Project-HAMi/hami-amd/annotations"
 )
@@ -63,7 +62,7 @@ func ResolveOperatingMode(variable, annotation string) (OperatingMode, Source, [
 // ParseComputePartition reads the name of a compute partition mode, in upper
 // or lower case since AMD's tools write both.
 func ParseComputePartition(s string) (ComputeMode, error) {
-	if m := ComputeMode(strings.ToLower(s)); m.known() {
+	if m, ok := parseComputeMode(s); ok {
 		return m, nil
 	}
 	return "", fmt.Errorf("compute partition %s: want one of %q, %q, %q, %q or %q", quoted(s), SPX, DPX, TPX, QPX, CPX)
@@ -117,33 +116,6 @@ func resolve[T ~string](s setting[T], variable, annotation string) (T, Source, [
 		return value, source, []string{note}, nil
 	}
 	return v, SourceAnnotation, nil, nil
-}
-
-// known reports whether m is one of the five modes, SPX included.
-func (m ComputeMode) known() bool {
-	switch m {
-	case SPX, DPX, TPX, QPX, CPX:
-		return true
-	}
-	return false
-}
-
-// partitions is how many compute partitions the mode makes of a GPU with the
-// given number of XCCs, and 0 where the mode is not known.
-func (m ComputeMode) partitions(xccs int) int {
-	switch m {
-	case SPX:
-		return 1
-	case DPX:
-		return 2
-	case TPX:
-		return 3
-	case QPX:
-		return 4
-	case CPX:
-		return xccs
-	}
-	return 0
 }
 
 // quoted shows text that somebody else chose, in a message: escaped and short.

@@ -66,12 +66,6 @@ func profileName(compute ComputeMode, memory MemoryMode) string {
 	return string(compute) + "_" + string(memory)
 }
 
-// known reports whether m has the form of a memory mode, "nps" and a digit.
-func (m MemoryMode) known() bool {
-	digit, ok := strings.CutPrefix(string(m), "nps")
-	return ok && len(digit) == 1 && digit[0] >= '1' && digit[0] <= '9'
-}
-
 // mixedModes is the note for a node whose partitions differ while the single
 // strategy hides it: a pod then cannot say which kind it gets.
 func mixedModes(devices []Registered, naming NamingStrategy) string {

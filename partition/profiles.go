@@ -1,7 +1,6 @@
 package partition
 
 import (
-	"cmp"
 	"slices"
 	"strings"
 )
@@ -17,43 +16,6 @@ func boardOf(device uint16) (b board, vf, ok bool) {
 		}
 	}
 	return board{}, slices.Contains(otherVFs[:], device), false
-}
-
-// computeModes are the modes and how many partitions they make; 0 is one for
-// each XCC.
-var computeModes = [...]struct {
-	mode  ComputeMode
-	parts int
-}{{SPX, 1}, {DPX, 2}, {TPX, 3}, {QPX, 4}, {CPX, 0}}
-
-// parseComputeMode reads the kernel's word for a mode, "SPX".
-func parseComputeMode(s string) (ComputeMode, bool) {
-	for _, c := range computeModes {
-		if strings.EqualFold(s, string(c.mode)) {
-			return c.mode, true
-		}
-	}
-	return "", false
-}
-
-// partsOf is how many partitions a mode makes of a number of XCCs, 0 where it
-// cannot.
-func partsOf(m ComputeMode, xccs int) int {
-	for _, c := range computeModes {
-		if n := cmp.Or(c.parts, xccs); c.mode == m && n > 0 && xccs%n == 0 {
-			return n
-		}
-	}
-	return 0
-}
-
-// parseMemoryMode reads the kernel's word for a memory partition mode, "NPS1".
-func parseMemoryMode(s string) (MemoryMode, bool) {
-	switch m := MemoryMode(strings.ToLower(s)); m {
-	case "nps1", "nps2", "nps4", "nps8":
-		return m, true
-	}
-	return "", false
 }
 
 // modesOf are the modes the driver offers for a number of XCCs, in the order
@@ -118,7 +80,7 @@ func profilesOf(g *GPU, src profileSource) []Profile {
 	}
 	var out []Profile
 	for _, m := range modes {
-		n := partsOf(m, xccs)
+		n := m.partitions(xccs)
 		if n == 0 {
 			continue // no such split of these XCCs
 		}

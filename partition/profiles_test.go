@@ -121,13 +121,16 @@ func TestParseModes(t *testing.T) {
 		", ,":                nil,
 		"SPX, FOO, SPX, CPX": {SPX, CPX},
 		"UNKNOWN":            nil,
+		"spx, Cpx":           {SPX, CPX},
+		"\u017fPX":           nil, // a long s is an s to whoever ignores case as Unicode does
 	} {
 		if diff := cmp.Diff(want, parseModes(text, parseComputeMode)); diff != "" {
 			t.Errorf("%q (-want +got):\n%s", text, diff)
 		}
 	}
 	for text, want := range map[string][]MemoryMode{
-		"NPS1, NPS4": {"nps1", "nps4"}, "NPS8": {"nps8"}, "NPS3": nil, "NPS": nil, "NPS44": nil,
+		"NPS1, NPS4": {"nps1", "nps4"}, "NPS8": {"nps8"}, "NPS5": nil, "NPS": nil, "NPS44": nil,
+		"NPS1, NPS2, NPS3, NPS4, NPS6, NPS8": {"nps1", "nps2", "nps3", "nps4", "nps6", "nps8"}, // all the kernel knows
 	} {
 		if diff := cmp.Diff(want, parseModes(text, parseMemoryMode)); diff != "" {
 			t.Errorf("%q (-want +got):\n%s", text, diff)

@@ -310,10 +310,7 @@ func (s *switcher) mode(bdf BDF) (ComputeMode, error) {
 	case err != nil:
 		return "", err
 	}
-	m := ComputeMode(strings.ToLower(strings.TrimSpace(text)))
-	if !m.known() {
-		return "", nil
-	}
+	m, _ := parseComputeMode(strings.TrimSpace(text))
 	return m, nil
 }
 
