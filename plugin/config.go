@@ -1,8 +1,13 @@
 package plugin
 
 import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
 	"time"
 
+	"github.com/Project-HAMi/hami-amd/hook"
 	"github.com/Project-HAMi/hami-amd/partition"
 )
 
@@ -17,8 +22,16 @@ const (
 	PolicySpread     AllocatorPolicy = "spread" // the farthest GPUs
 )
 
+// The last levels that mean anything, and the longest pulse: more than a day is
+// a mistake in the unit.
+const (
+	maxVerbosity    = 10
+	maxHookLogLevel = 4
+	maxPulse        = 24 * time.Hour
+)
+
 // Config is everything a plugin is told. The zero value with a NodeName is the
-// default of every setting.
+// default of every setting but Verbosity.
 type Config struct {
 	// NodeName is the Kubernetes name of the node (NODE_NAME). Required, except
 	// in standalone mode.
@@ -100,4 +113,76 @@ type Config struct {
 	CgroupRoot     string
 	KubeletDir     string
 	ExporterSocket string
+}
+
+// Validate reports the first setting that cannot be, whatever the hardware. It
+// reads nothing.
+func (c Config) Validate() error {
+	if c.NodeName == "" && !c.Standalone {
+		return errors.New("NODE_NAME is not set: want the Kubernetes name of this node")
+	}
+	if _, _, _, err := partition.ResolveOperatingMode(c.OperatingMode, ""); err != nil {
+		return err
+	}
+	if _, _, _, err := partition.ResolveComputePartition("", c.ComputePartition, ""); err != nil {
+		return err
+	}
+	if err := c.registerOptions("").Validate(); err != nil {
+		return err
+	}
+	if _, err := hook.HostLibrary(c.HookPath); err != nil {
+		return fmt.Errorf("HOST_HOOK_PATH: %w", err)
+	}
+	switch c.AllocatorPolicy {
+	case "", PolicyBestEffort, PolicyBinpack, PolicySpread:
+	default:
+		return fmt.Errorf("allocator policy %s: want %q, %q or %q", excerpt(string(c.AllocatorPolicy)), PolicyBestEffort, PolicyBinpack, PolicySpread)
+	}
+	switch {
+	case c.HookLogLevel < 0 || c.HookLogLevel > maxHookLogLevel:
+		return fmt.Errorf("LIBHIP_LOG_LEVEL %d: want 0 to %d", c.HookLogLevel, maxHookLogLevel)
+	case c.Verbosity < 0 || c.Verbosity > maxVerbosity:
+		return fmt.Errorf("log verbosity %d: want 0 to %d", c.Verbosity, maxVerbosity)
+	case c.Pulse < 0 || c.Pulse > maxPulse:
+		return fmt.Errorf("health pulse %v: want 0 to %v", c.Pulse, maxPulse)
+	}
+	for _, p := range []struct{ what, path string }{
+		{"CDI spec directory", c.CDISpecDir}, {"path of ctr", c.CtrPath}, {"containerd socket", c.ContainerdSocket},
+		{"sysfs root", c.SysfsRoot}, {"device root", c.DevRoot}, {"cgroup root", c.CgroupRoot},
+		{"kubelet directory", c.KubeletDir}, {"exporter socket", c.ExporterSocket},
+	} {
+		if p.path != "" && (!filepath.IsAbs(p.path) || strings.ContainsRune(p.path, 0)) {
+			return fmt.Errorf("%s %s: want an absolute path", p.what, excerpt(p.path))
+		}
+	}
+	return nil
+}
+
+// registerOptions are the settings that decide what the node offers in an
+// operating mode.
+func (c Config) registerOptions(mode partition.OperatingMode) partition.RegisterOptions {
+	o := partition.RegisterOptions{
+		Mode: mode, NodeName: c.NodeName, SplitCount: c.SplitCount, MemoryScaling: c.MemoryScaling,
+		Exclude: c.ExcludeGPUs, Naming: c.Naming,
+	}
+	if c.Standalone && c.SplitCount >= 0 {
+		o.SplitCount = 1 // nothing limits what two containers on one GPU use
+	}
+	return o
+}
+
+// The places of the host, where nothing else is configured.
+func (c Config) sysfs() string { return orDefault(c.SysfsRoot, "/sys") }
+func (c Config) dev() string   { return orDefault(c.DevRoot, "/dev") }
+
+// pluginDir is the folder of kubelet's device manager.
+func (c Config) pluginDir() string {
+	return filepath.Join(orDefault(c.KubeletDir, "/var/lib/kubelet"), "device-plugins")
+}
+
+func orDefault(value, otherwise string) string {
+	if value == "" {
+		return otherwise
+	}
+	return value
 }
