@@ -44,6 +44,8 @@ type Snapshot struct {
 
 	byID      map[string]int // register ID -> index into Devices
 	byKubelet map[string]int // kubelet device ID -> index into Devices
+	gpuOf     []int          // index into Devices -> number of its GPU
+	distance  distances      // between the GPUs by these numbers
 }
 
 // newSnapshot builds the indexes over a registration. The devices must have
@@ -57,6 +59,9 @@ func newSnapshot(devices []partition.Registered, inv *partition.Inventory, mode 
 			s.byKubelet[id] = i
 		}
 	}
+	var gpus []*partition.GPU
+	s.gpuOf, gpus = gpuIndexes(devices)
+	s.distance = measure(gpus)
 	return s
 }
 

@@ -1,0 +1,107 @@
+package plugin
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/Project-HAMi/hami-amd/partition"
+	"github.com/Project-HAMi/hami-amd/partition/exporter"
+)
+
+// look finds the devices and their health. Without a pulse nothing is checked.
+func (d *devices) look(ctx context.Context) (*Snapshot, error) {
+	scan, err := d.scanner.Scan()
+	if err != nil {
+		return nil, fmt.Errorf("discovering GPUs: %w", err)
+	}
+	inv := scan.Inventory
+	opts := d.cfg.registerOptions(d.mode)
+	opts.Unhealthy = maps.Clone(scan.InReset)
+	var notes []string
+	if d.cfg.Pulse > 0 {
+		notes = d.health(ctx, inv, &opts)
+	}
+	gpus, partitions, excludeNotes, err := d.cfg.excludeByID(d.mode, inv)
+	if err != nil {
+		return nil, err
+	}
+	opts.Exclude = slices.Concat(opts.Exclude, gpus)
+	reg, err := inv.Register(opts)
+	if err != nil {
+		return nil, err
+	}
+	reg.Devices = slices.DeleteFunc(reg.Devices, func(r partition.Registered) bool { return partitions[r.ID] })
+	for _, s := range inv.Skipped {
+		notes = append(notes, fmt.Sprintf("%s is left out: %v", s.Device, s.Reason))
+	}
+	notes = slices.Concat(inv.Notes, reg.Notes, excludeNotes, notes)
+	d.logNotes(notes)
+	if scan.Changed {
+		d.logTopology(inv)
+	}
+	return newSnapshot(reg.Devices, inv, d.mode, notes), nil
+}
+
+// health adds what the checks find to the options. The device nodes and the
+// exporter are asked at the same time: each may take its whole timeout. Where
+// both know a reason, that of the device nodes is the one to show.
+func (d *devices) health(ctx context.Context, inv *partition.Inventory, opts *partition.RegisterOptions) (notes []string) {
+	var (
+		verdicts exporter.Verdicts
+		listErr  error
+		done     = make(chan struct{})
+	)
+	go func() {
+		defer close(done)
+		verdicts, listErr = exporter.List(ctx, exporter.Options{Socket: d.cfg.ExporterSocket})
+	}()
+	checked := d.checker.Check(ctx, inv)
+	<-done
+
+	if line := d.outage.Observe(d.now(), listErr); line != "" {
+		d.log.Info(line)
+	}
+	bdfs := make([]partition.BDF, len(inv.GPUs))
+	for i := range inv.GPUs {
+		bdfs[i] = inv.GPUs[i].BDF
+	}
+	reasons := exporter.Reasons(verdicts, bdfs)
+	if reasons == nil {
+		reasons = make(map[partition.BDF]string)
+	}
+	maps.Copy(reasons, checked.GPUs)
+	maps.Copy(reasons, opts.Unhealthy) // in reset
+	opts.Unhealthy, opts.UnhealthyRenderMinors = reasons, checked.RenderMinors
+	return slices.Concat(checked.Notes, verdicts.Notes)
+}
+
+// logNotes logs the notes that were not there at the last look.
+func (d *devices) logNotes(notes []string) {
+	now := make(map[string]bool, len(notes))
+	for _, n := range notes {
+		if now[n] = true; !d.noted[n] {
+			d.log.Info(n)
+		}
+	}
+	d.noted = now
+}
+
+// logTopology is what log level 4 adds.
+func (d *devices) logTopology(inv *partition.Inventory) {
+	log := d.log.V(4)
+	if !log.Enabled() {
+		return
+	}
+	log.Info("Read the topology", "gpus", len(inv.GPUs), "skipped", len(inv.Skipped))
+	for i := range inv.GPUs {
+		g := &inv.GPUs[i]
+		log.Info("GPU", "bdf", g.BDF, "name", g.Name, "gfx", g.GFX, "compute", g.Compute, "memory", g.Memory,
+			"modes", g.ComputeModes, "nodes", len(g.Nodes), "vf", g.VF)
+		for _, n := range g.Nodes {
+			log.Info("KFD node", "bdf", g.BDF, "node", n.ID, "partition", n.Partition, "render", n.RenderMinor,
+				"cus", n.Geometry.CUs, "xccs", n.Geometry.XCCs, "links", len(n.Links))
+		}
+	}
+}
