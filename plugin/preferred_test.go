@@ -1,0 +1,385 @@
+package plugin
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+
+	"github.com/Project-HAMi/hami-amd/partition"
+)
+
+// allIDs are the kubelet IDs of some devices of a node, all if none is named.
+func allIDs(s *Snapshot, devices ...int) []string {
+	var out []string
+	for i := range s.Devices {
+		if len(devices) == 0 || slices.Contains(devices, i) {
+			out = append(out, s.Devices[i].KubeletIDs...)
+		}
+	}
+	return out
+}
+
+// shortened writes IDs with the bus number alone: "05#0 27#0".
+func shortened(ids []string) string {
+	out := make([]string, len(ids))
+	for i, id := range ids {
+		out[i] = strings.Replace(strings.TrimPrefix(id, "0000:"), ":00.0", "", 1)
+	}
+	return strings.Join(out, " ")
+}
+
+// except removes IDs, or all IDs of a device.
+func except(ids []string, gone ...string) []string {
+	return slices.DeleteFunc(slices.Clone(ids), func(id string) bool {
+		return slices.ContainsFunc(gone, func(g string) bool { return id == g || strings.HasPrefix(id, g+"#") || strings.HasPrefix(id, g+"-") })
+	})
+}
+
+func TestPrefer(t *testing.T) {
+	hive := machineSnapshot(t, "mi300x-spx-8", registerDefaults) // all GPUs equally near
+	pcie := machineSnapshot(t, "mi210-8", registerDefaults)      // two hives of four on two sockets
+	parts := machineSnapshot(t, "mi355x-qpx-8", partition.RegisterOptions{Mode: partition.ModePartition})
+	one := machineSnapshot(t, "rx9060xt", registerDefaults) // two shares
+	id := func(s *Snapshot, i int) string { return s.Devices[i].ID }
+	ids := func(s *Snapshot, i, slot int) string { return s.Devices[i].KubeletIDs[slot] }
+
+	tests := map[string]struct {
+		node *Snapshot
+		ask  preference
+		want string
+	}{
+		"one share of the first GPU": {node: hive, ask: preference{size: 1, available: allIDs(hive)}, want: "05#0"},
+		"one share where some are in use already": {node: hive,
+			ask: preference{size: 1, available: except(allIDs(hive), ids(hive, 3, 0), ids(hive, 3, 1))}, want: "65#2"},
+		"one share of the emptiest GPU": {node: hive,
+			ask: preference{size: 1, policy: PolicySpread, available: except(allIDs(hive), ids(hive, 0, 0), ids(hive, 1, 4))}, want: "47#0"},
+		"distinct GPUs for several shares": {node: hive, ask: preference{size: 8, available: allIDs(hive)},
+			want: "05#0 27#0 47#0 65#0 85#0 a7#0 c7#0 e5#0"},
+		"second shares only when there is no other GPU": {node: hive, ask: preference{size: 5, available: allIDs(hive, 1, 2)},
+			want: "27#0 27#1 27#2 47#0 47#1"},
+		"the lowest slot, by number": {node: hive, ask: preference{size: 1, available: []string{"0000:05:00.0#9", "0000:05:00.0#3"}}, want: "05#3"},
+		"what kubelet must include": {node: hive, ask: preference{size: 2, available: allIDs(hive), must: []string{ids(hive, 4, 7)}},
+			want: "05#0 85#7"},
+		"as many as must be included":      {node: hive, ask: preference{size: 2, available: allIDs(hive), must: []string{ids(hive, 4, 7), ids(hive, 4, 8)}}, want: "85#7 85#8"},
+		"more must be included than asked": {node: hive, ask: preference{size: 1, available: allIDs(hive), must: []string{ids(hive, 4, 7), ids(hive, 4, 8)}}, want: ""},
+		"nothing asked":                    {node: hive, ask: preference{size: 0, available: allIDs(hive)}, want: ""},
+		"a negative size":                  {node: hive, ask: preference{size: -1, available: allIDs(hive)}, want: ""},
+		"a huge size gets all":             {node: one, ask: preference{size: 1 << 30, available: allIDs(one)}, want: shortened(allIDs(one))},
+		"nothing available":                {node: hive, ask: preference{size: 2}, want: ""},
+		"unknown IDs give a partial answer": {node: hive,
+			ask: preference{size: 3, available: []string{"0000:05:00.0#0", "0000:99:00.0#0", "", "0000:05:00.0#10"}, must: []string{"0000:99:00.0#1"}}, want: "05#0"},
+		"repeated IDs are one":                   {node: hive, ask: preference{size: 2, available: []string{"0000:05:00.0#0", "0000:05:00.0#0"}, must: []string{"0000:05:00.0#0"}}, want: "05#0"},
+		"another resource's devices are unknown": {node: hive, ask: preference{resource: "amd.com/cpx_nps1", size: 1, available: allIDs(hive)}, want: ""},
+		"what another container gets": {node: hive,
+			ask: preference{size: 2, available: allIDs(hive), taken: map[string]bool{"0000:05:00.0#0": true}}, want: "05#1 27#0"},
+
+		"GPUs of one hive":                           {node: pcie, ask: preference{size: 4, available: except(allIDs(pcie), pcieBDF(pcie, 0))}, want: shares(pcie, 4, 5, 6, 7)},
+		"the hive of what must be included":          {node: pcie, ask: preference{size: 2, available: allIDs(pcie), must: []string{ids(pcie, 5, 0)}}, want: shares(pcie, 4, 5)},
+		"GPUs of both hives":                         {node: pcie, ask: preference{size: 2, policy: PolicySpread, available: allIDs(pcie)}, want: shares(pcie, 0, 4)},
+		"four far GPUs":                              {node: pcie, ask: preference{size: 4, policy: PolicySpread, available: allIDs(pcie)}, want: shares(pcie, 0, 1, 4, 5)},
+		"six GPUs: as many of one hive as there are": {node: pcie, ask: preference{size: 6, policy: PolicyBinpack, available: allIDs(pcie)}, want: shares(pcie, 0, 1, 2, 3, 4, 5)},
+
+		"partitions of one GPU": {node: parts, ask: preference{size: 4, available: except(allIDs(parts), "0000:05:00.0-p1")},
+			want: "15-p0 15-p1 15-p2 15-p3"},
+		"partitions where they just fit": {node: parts, ask: preference{size: 2, available: except(allIDs(parts), "0000:65:00.0-p0", "0000:65:00.0-p3")},
+			want: "65-p1 65-p2"},
+		"more partitions than one GPU has": {node: parts, ask: preference{size: 6, available: allIDs(parts)},
+			want: "05-p0 05-p1 05-p2 05-p3 15-p0 15-p1"},
+		"partitions of different GPUs": {node: parts, ask: preference{size: 2, policy: PolicySpread, available: allIDs(parts)},
+			want: "05-p0 15-p0"},
+
+		"what the scheduler granted": {node: hive, ask: preference{size: 2, available: allIDs(hive), granted: []string{id(hive, 6), id(hive, 2)}}, want: "47#0 c7#0"},
+		"granted, whatever the policy": {node: pcie, ask: preference{size: 2, policy: PolicySpread, available: allIDs(pcie), granted: []string{id(pcie, 1), id(pcie, 0)}},
+			want: shares(pcie, 0, 1)},
+		"a partition that was granted": {node: parts, ask: preference{size: 1, available: allIDs(parts), granted: []string{id(parts, 9)}}, want: "65-p1"},
+		"what must be included serves its grant": {node: hive,
+			ask: preference{size: 2, available: allIDs(hive), must: []string{ids(hive, 6, 5)}, granted: []string{id(hive, 6), id(hive, 2)}}, want: "47#0 c7#5"},
+		"what must be included instead of a grant": {node: hive,
+			ask: preference{size: 2, available: allIDs(hive), must: []string{ids(hive, 0, 5)}, granted: []string{id(hive, 6), id(hive, 2)}}, want: "05#5 c7#0"},
+		"a grant of a GPU without a free share is filled up": {node: hive,
+			ask: preference{size: 2, available: except(allIDs(hive), "0000:47:00.0"), granted: []string{id(hive, 6), id(hive, 2)}}, want: "05#0 c7#0"},
+		"a grant of an unknown device is filled up": {node: hive, ask: preference{size: 1, available: allIDs(hive), granted: []string{"x"}}, want: "05#0"},
+		"fewer grants than asked":                   {node: hive, ask: preference{size: 2, available: allIDs(hive), granted: []string{id(hive, 2)}}, want: "05#0 47#0"},
+		"more grants than asked":                    {node: hive, ask: preference{size: 1, available: allIDs(hive), granted: []string{id(hive, 2), id(hive, 3)}}, want: "47#0"},
+		"two grants of one device":                  {node: hive, ask: preference{size: 2, available: allIDs(hive), granted: []string{id(hive, 2), id(hive, 2)}}, want: "47#0 47#1"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if test.ask.resource == "" {
+				test.ask.resource = partition.ResourceGPU
+			}
+			available, must := slices.Clone(test.ask.available), slices.Clone(test.ask.must)
+			for range 3 { // whatever the order of the question
+				got := prefer(test.node, test.ask)
+				if got := shortened(got); got != test.want {
+					t.Errorf("%s, want %s", got, test.want)
+				}
+				checkSubset(t, got, test.ask)
+				rand.Shuffle(len(test.ask.available), func(i, j int) {
+					test.ask.available[i], test.ask.available[j] = test.ask.available[j], test.ask.available[i]
+				})
+			}
+			slices.Sort(available)
+			slices.Sort(test.ask.available)
+			if !slices.Equal(available, test.ask.available) || !slices.Equal(must, test.ask.must) {
+				t.Error("the question was changed")
+			}
+		})
+	}
+}
+
+func pcieBDF(s *Snapshot, i int) string { return string(s.Devices[i].GPU.BDF) }
+
+// shares are the first shares of GPUs, shortened.
+func shares(s *Snapshot, gpus ...int) string {
+	var out []string
+	for _, i := range gpus {
+		out = append(out, s.Devices[i].KubeletIDs[0])
+	}
+	return shortened(out)
+}
+
+// checkSubset checks what must hold of every answer.
+func checkSubset(t *testing.T, got []string, ask preference) {
+	t.Helper()
+	seen := make(map[string]bool)
+	for _, id := range got {
+		if seen[id] || !slices.Contains(ask.available, id) && !slices.Contains(ask.must, id) {
+			t.Errorf("%s is twice in the answer, or was not available", id)
+		}
+		seen[id] = true
+	}
+	if len(got) > max(ask.size, 0) {
+		t.Errorf("%d IDs, want at most %d", len(got), ask.size)
+	}
+}
+
+// Kubelet picks two shares of one GPU unless it is told better.
+func TestC51PreferredAllocationFollowsTheGrants(t *testing.T) {
+	k := newFakeKubelet(t)
+	k.start()
+	cfg := machineConfig(t, "mi300x-spx-8")
+	cfg.KubeletDir = k.root()
+	node := machineSnapshot(t, "mi300x-spx-8", registerDefaults)
+	alloc := &stubAllocator{pending: func(resource string, sizes []int) [][]string {
+		if resource != partition.ResourceGPU || !slices.Equal(sizes, []int{2}) {
+			return nil
+		}
+		return [][]string{{node.Devices[5].ID, node.Devices[1].ID}}
+	}}
+	startPlugin(t, cfg, alloc, nil)
+	k.devices(partition.ResourceGPU, 80)
+	ask := func(ids []string, sizes ...int32) []string {
+		t.Helper()
+		req := &pluginapi.PreferredAllocationRequest{}
+		for _, size := range sizes {
+			req.ContainerRequests = append(req.ContainerRequests, &pluginapi.ContainerPreferredAllocationRequest{AvailableDeviceIDs: ids, AllocationSize: size})
+		}
+		resp, err := k.client(partition.ResourceGPU).api.GetPreferredAllocation(t.Context(), req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out []string
+		for _, c := range resp.ContainerResponses {
+			out = append(out, shortened(c.DeviceIDs))
+		}
+		return out
+	}
+	if diff := cmp.Diff([]string{"27#0 a7#0"}, ask(allIDs(node), 2)); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]string{"05#0"}, ask([]string{"0000:05:00.0#0", "nonsense"}, 2)); diff != "" {
+		t.Errorf("an unknown ID:\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"05#0", "05#1"}, ask(allIDs(node), 1, 1)); diff != "" {
+		t.Errorf("two containers:\n%s", diff)
+	}
+	if diff := cmp.Diff([]string(nil), ask(nil)); diff != "" {
+		t.Errorf("an empty request:\n%s", diff)
+	}
+}
+
+// On nodes of eight GPUs no set is better than the one that is chosen, for any
+// size and any part of the node that is free. Where units are held already the
+// sum may be a little off the best.
+func TestChooseFindsTheBestSet(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	nodes := map[string]*Snapshot{
+		"MI300X in one hive":     machineSnapshot(t, "mi300x-spx-8", registerDefaults),
+		"MI210 in two hives":     machineSnapshot(t, "mi210-8", registerDefaults),
+		"MI355X in partitions":   machineSnapshot(t, "mi355x-qpx-8", partition.RegisterOptions{Mode: partition.ModePartition}),
+		"sockets without a link": twoSockets(t),
+	}
+	for name, node := range nodes {
+		t.Run(name, func(t *testing.T) {
+			for round := range 150 {
+				d := node.distance
+				c := &choice{distance: d, held: make([]int, d.n), room: make([]int, d.n), left: make([]int, d.n)}
+				for i := range d.n {
+					c.room[i] = random.IntN(4) // 0 to 3 units free
+					c.left[i] = c.room[i] + random.IntN(3)
+					if round%3 == 0 && random.IntN(6) == 0 {
+						c.held[i] = 1
+					}
+				}
+				n := 1 + random.IntN(6)
+				for _, policy := range []AllocatorPolicy{PolicyBinpack, PolicySpread} {
+					taken := c.choose(n, policy)
+					got, want := c.sum(taken), c.bruteForce(n, policy)
+					if off := max(got-want, want-got); off > 0 && (round%3 != 0 || off > want/10) {
+						t.Errorf("%s of %d from room %v, held %v: chose %v with sum %d, the best has %d", policy, n, c.room, c.held, taken, got, want)
+					}
+				}
+			}
+		})
+	}
+}
+
+// twoSockets is a node of eight GPUs without any link record.
+func twoSockets(tb testing.TB) *Snapshot {
+	s := manyGPUs(tb, 8)
+	for i := range s.Devices {
+		numa := i % 2
+		s.Devices[i].GPU.NUMANode = &numa
+		s.Devices[i].GPU.HiveID = 0
+	}
+	return newSnapshot(s.Devices, nil, partition.ModeCU, nil)
+}
+
+// sum is the sum of distances over all pairs of units.
+func (c *choice) sum(taken []int) int {
+	total := 0
+	for a := range taken {
+		for b := range a {
+			total += (c.held[a] + taken[a]) * (c.held[b] + taken[b]) * c.distance.at(a, b)
+		}
+	}
+	return total
+}
+
+// bruteForce looks at all sets.
+func (c *choice) bruteForce(n int, policy AllocatorPolicy) int {
+	best, found := 0, false
+	taken := make([]int, len(c.room))
+	var walk func(gpu, left int)
+	walk = func(gpu, left int) {
+		if gpu == len(c.room) {
+			if sum := c.sum(taken); left == 0 && (!found || (policy == PolicySpread) == (sum > best)) {
+				best, found = sum, true
+			}
+			return
+		}
+		for k := 0; k <= min(left, c.room[gpu]); k++ {
+			taken[gpu] = k
+			walk(gpu+1, left-k)
+		}
+		taken[gpu] = 0
+	}
+	room := 0
+	for _, r := range c.room {
+		room += r
+	}
+	walk(0, min(n, room))
+	return best
+}
+
+// Any question gets a valid answer, as long as there is enough of what it asks.
+func FuzzPrefer(f *testing.F) {
+	nodes := []*Snapshot{
+		machineSnapshot(f, "mi210-8", registerDefaults),
+		machineSnapshot(f, "mi355x-qpx-8", partition.RegisterOptions{Mode: partition.ModePartition}),
+	}
+	f.Add(uint64(1), 3, 1, 2, true)
+	f.Add(uint64(7), 8, 0, 0, false)
+	f.Add(uint64(9), -4, 9, 20, true)
+	f.Fuzz(func(t *testing.T, seed uint64, size, must, granted int, spread bool) {
+		random := rand.New(rand.NewPCG(seed, 0))
+		node := nodes[random.IntN(len(nodes))]
+		ask := preference{resource: partition.ResourceGPU, size: size}
+		if spread {
+			ask.policy = PolicySpread
+		}
+		for _, id := range allIDs(node) {
+			if random.IntN(3) > 0 {
+				ask.available = append(ask.available, id)
+			}
+		}
+		random.Shuffle(len(ask.available), func(i, j int) { ask.available[i], ask.available[j] = ask.available[j], ask.available[i] })
+		ask.must = ask.available[:min(max(must, 0), len(ask.available))]
+		for range min(max(granted, 0), 20) {
+			ask.granted = append(ask.granted, node.Devices[random.IntN(len(node.Devices))].ID)
+		}
+		got := prefer(node, ask)
+		checkSubset(t, got, ask)
+		if size <= 0 || len(ask.must) > size {
+			return
+		}
+		if want := min(size, len(ask.available)); len(got) != want {
+			t.Errorf("%d IDs of %d available, want %d", len(got), len(ask.available), want)
+		}
+		for _, id := range ask.must {
+			if !slices.Contains(got, id) {
+				t.Errorf("%s must be included", id)
+			}
+		}
+	})
+}
+
+func TestMeasure(t *testing.T) {
+	tests := map[string]struct {
+		node *Snapshot
+		want [3]int // GPU 0 to GPUs 0, 1 and 7
+	}{
+		"one hive":         {machineSnapshot(t, "mi300x-spx-8", registerDefaults), [3]int{0, 15, 15}},
+		"two hives":        {machineSnapshot(t, "mi210-8", registerDefaults), [3]int{0, 15, 72}},
+		"no link recorded": {twoSockets(t), [3]int{0, 72, 72}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			d := test.node.distance
+			got := [3]int{d.at(0, 0), d.at(0, 1), d.at(0, 7)}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Error(diff)
+			}
+			for a := range d.n {
+				for b := range d.n {
+					if d.at(a, b) != d.at(b, a) || (d.at(a, b) == 0) != (a == b) {
+						t.Errorf("%d to %d is %d, back %d", a, b, d.at(a, b), d.at(b, a))
+					}
+				}
+			}
+		})
+	}
+	hostile := []*partition.GPU{
+		{BDF: "a", Nodes: []partition.Node{{ID: 1, Links: []partition.Link{{To: 2, Weight: 1 << 40}, {To: 3, Weight: -5}, {To: 1, Weight: 3}, {To: 77, Weight: 1}}}}},
+		{BDF: "b", HiveID: 1, Nodes: []partition.Node{{ID: 2}}},
+		{BDF: "c", HiveID: 1, Nodes: []partition.Node{{ID: 3}}},
+	}
+	d := measure(hostile)
+	if diff := cmp.Diff([]int{0, maxWeight, 72, maxWeight, 0, 15, 72, 15, 0}, d.weight); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// 8 of the 640 shares of 64 GPUs, and of 64 partitions; at most 5 ms.
+func BenchmarkPrefer(b *testing.B) {
+	shares, parts := manyGPUs(b, 64), machineSnapshot(b, "mi300x-cpx-8", partition.RegisterOptions{Mode: partition.ModePartition})
+	for _, policy := range []AllocatorPolicy{PolicyBestEffort, PolicySpread} {
+		for name, node := range map[string]*Snapshot{"640 shares": shares, "64 partitions": parts} {
+			b.Run(fmt.Sprintf("8 of %s, %s", name, policy), func(b *testing.B) {
+				ask := preference{resource: partition.ResourceGPU, policy: policy, size: 8, available: allIDs(node)}
+				b.ReportAllocs()
+				for b.Loop() {
+					if got := prefer(node, ask); len(got) != 8 {
+						b.Fatal(got)
+					}
+				}
+			})
+		}
+	}
+}
