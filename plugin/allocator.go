@@ -89,7 +89,7 @@ func newHamiAllocator(cfg Config, deps Deps, src snapshotSource, timing timing) 
 	events := newEventSender(c, deps)
 	a := &hamiAllocator{
 		cfg: cfg, timing: timing, log: deps.Log, now: deps.Now, src: src, cluster: c, scheduler: scheduler,
-		ledger: ledger, dirs: dirs, gate: gate, caps: newCapper(cfg, deps.Log),
+		ledger: ledger, dirs: dirs, gate: gate, caps: newCapper(openDmem(cfg, deps.Log), deps.Log),
 		debts: newDebts(c, deps.Log), events: events, reports: newReporter(deps.Log, events),
 		publisher: newPublisher(cfg, deps, c, events, timing),
 		responder: newResponder(cfg, src, deps.Log),
@@ -138,27 +138,24 @@ func (a *hamiAllocator) Allocate(ctx context.Context, resource string, container
 	defer a.endTurn()
 
 	call := &call{ids: containers, snap: snap}
-	v := a.keptView()
-	kept := v != nil
-	for {
-		if v == nil {
-			var err error
-			if v, err = a.look(ctx); err != nil {
-				return nil, fmt.Errorf("allocate %s: %w", resource, err)
-			}
-		}
-		response, refused := a.answer(ctx, call, v)
-		if refused == nil {
+	var refused *refusal
+	if v := a.keptView(); v != nil {
+		var response *pluginapi.AllocateResponse
+		if response, refused = a.answer(ctx, call, v); refused == nil {
 			return response, nil
 		}
-		if kept {
-			// What was true for GetPreferredAllocation may not be any more.
-			v, kept = nil, false
-			continue
-		}
-		a.refuse(ctx, refused)
-		return nil, fmt.Errorf("allocate %s: %w", resource, refused.err)
+		// What was true for GetPreferredAllocation may not be any more.
 	}
+	if v, err := a.look(ctx); err == nil {
+		var response *pluginapi.AllocateResponse
+		if response, refused = a.answer(ctx, call, v); refused == nil {
+			return response, nil
+		}
+	} else if refused == nil {
+		refused = &refusal{err: err}
+	}
+	a.refuse(ctx, refused)
+	return nil, fmt.Errorf("allocate %s: %w", resource, refused.err)
 }
 
 // call is one Allocate call.
@@ -208,10 +205,8 @@ type refusal struct {
 // its own: also a call that ran out of time must not leave the lock behind.
 func (a *hamiAllocator) refuse(ctx context.Context, r *refusal) {
 	if r.owner == nil {
-		a.log.Info("Refused", "err", r.err)
 		return
 	}
-	a.log.Info("Refused", "pod", klog.KObj(r.owner), "err", r.err)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.timing.cleanup)
 	defer cancel()
 	a.debts.settle(ctx, debt{

@@ -15,11 +15,11 @@ import (
 	"github.com/Project-HAMi/hami-amd/allocate"
 	"github.com/Project-HAMi/hami-amd/annotations"
 	"github.com/Project-HAMi/hami-amd/dmem"
+	"github.com/Project-HAMi/hami-amd/internal/podspec"
 	"github.com/Project-HAMi/hami-amd/partition"
 )
 
 const (
-	defaultCgroupRoot = "/sys/fs/cgroup"
 	// capTime is how long to wait for a pod's cgroup: kubelet makes it some
 	// seconds after Allocate. A pod whose limits do not hold by then is tried
 	// again after capRetry, for as long as it lives.
@@ -49,28 +49,27 @@ type capState struct {
 	last    string // the failure logged last
 }
 
-// newCapper finds out whether the node can limit VRAM. If not, that is said
-// once and the memory hook is the only limit.
-func newCapper(cfg Config, log klog.Logger) *capper {
-	c := &capper{log: log, pods: make(map[types.UID]*capState), some: make(chan struct{}, 1)}
+// newCapper returns a capper for a tree, nil for none.
+func newCapper(tree *dmem.Tree, log klog.Logger) *capper {
+	return &capper{tree: tree, log: log, pods: make(map[types.UID]*capState), some: make(chan struct{}, 1)}
+}
+
+// openDmem finds out whether the node can limit VRAM. If not, that is said
+// once, the tree is nil, and the memory hook is the only limit.
+func openDmem(cfg Config, log klog.Logger) *dmem.Tree {
 	if cfg.DisableDmem {
 		log.Info("VRAM of slices is not capped by the kernel", "reason", "switched off")
-		return c
+		return nil
 	}
-	root := cfg.CgroupRoot
-	if root == "" {
-		root = defaultCgroupRoot
-	}
-	tree, err := dmem.Open(root)
+	tree, err := dmem.Open(orDefault(cfg.CgroupRoot, "/sys/fs/cgroup"))
 	if err == nil {
 		if err = tree.Prepare(); err == nil {
-			c.tree = tree
-			return c
+			return tree
 		}
 		err = errors.Join(err, tree.Close())
 	}
 	log.Info("VRAM of slices is not capped by the kernel", "reason", err)
-	return c
+	return nil
 }
 
 func (c *capper) close() error {
@@ -121,7 +120,7 @@ func (c *capper) want(pod *corev1.Pod, spec allocate.Pod, s *Snapshot) {
 	if c.tree == nil {
 		return
 	}
-	holder := pod.Namespace + "/" + pod.Name
+	holder := podspec.Holder(pod)
 	caps, err := c.capsOf(pod, spec, s)
 	if err != nil {
 		c.log.Error(err, "VRAM is not capped by the kernel", "pod", klog.KObj(pod))

@@ -44,10 +44,13 @@ func heldByOthers(scheduler *amd.Devices, l *ledger, v *view, s *Snapshot, self 
 		devices = append(devices, d.Device)
 	}
 	records := l.all()
+	pods := make(map[types.UID]*corev1.Pod, len(v.pods))
 	var unknown []corev1.Pod
-	for _, pod := range v.pods {
+	for i := range v.pods {
+		pod := &v.pods[i]
+		pods[pod.UID] = pod
 		if _, known := records[pod.UID]; !known && pod.UID != self {
-			unknown = append(unknown, pod)
+			unknown = append(unknown, *pod)
 		}
 	}
 	// Recorded first: if an annotation claims their CUs, it is the one named as
@@ -59,7 +62,7 @@ func heldByOthers(scheduler *amd.Devices, l *ledger, v *view, s *Snapshot, self 
 	var problems []problem
 	for _, uid := range slices.Sorted(maps.Keys(records)) {
 		r := records[uid]
-		pod := v.pod(uid)
+		pod := pods[uid]
 		if uid == self || !held(r, pod, v.mark) {
 			continue
 		}

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -43,6 +44,14 @@ func testUID(uid types.UID) patchOp {
 	return patchOp{Op: "test", Path: "/metadata/uid", Value: quoted(string(uid))}
 }
 
+func testPhase(phase corev1.PodPhase) patchOp {
+	op := patchOp{Op: "test", Path: "/status/phase", Value: json.RawMessage("null")}
+	if phase != "" {
+		op.Value = quoted(string(phase))
+	}
+	return op
+}
+
 func testAnnotation(key, value string) patchOp {
 	return patchOp{Op: "test", Path: annotationPath(key), Value: quoted(value)}
 }
@@ -75,6 +84,9 @@ func (p jsonPatch) bytes() ([]byte, error) {
 // servedValues is what an Allocate call writes on its pod.
 type servedValues struct {
 	uid types.UID
+	// phase is the pod's as it was read: a pod that has ended since is not the
+	// one kubelet asks for.
+	phase corev1.PodPhase
 	// before and after are hami.io/amd-devices-to-allocate.
 	before, after string
 	// cus and containers are hami.io/amd-cu-allocated and
@@ -89,6 +101,7 @@ type servedValues struct {
 func (s servedValues) patch() jsonPatch {
 	p := jsonPatch{
 		testUID(s.uid),
+		testPhase(s.phase),
 		testAnnotation(annotations.ToAllocateKey, s.before),
 		setAnnotation(annotations.CUAllocatedKey, s.cus),
 		setAnnotation(annotations.CUContainersKey, s.containers),

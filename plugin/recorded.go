@@ -14,6 +14,7 @@ import (
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
 	"github.com/Project-HAMi/hami-amd/allocate"
+	"github.com/Project-HAMi/hami-amd/internal/podspec"
 )
 
 // recordedCall is an earlier call that asked for the same device IDs.
@@ -101,7 +102,7 @@ func (a *hamiAllocator) asksAgain(ctx context.Context, again *recordedCall, owne
 	if !servable || owner != nil && owner.UID == again.pod.UID {
 		return true, nil
 	}
-	holder := again.pod.Namespace + "/" + again.pod.Name
+	holder := podspec.Holder(again.pod)
 	a.log.Info("Waiting to learn whether kubelet asks again for a pod that runs", "pod", klog.KObj(again.pod))
 	for waited := time.Duration(0); ; waited += a.timing.doubt / 10 {
 		pod, err := a.cluster.getPod(ctx, again.pod.Namespace, again.pod.Name)
@@ -125,7 +126,7 @@ func (a *hamiAllocator) asksAgain(ctx context.Context, again *recordedCall, owne
 // nothing: the CUs are the recorded ones, and where they cannot be given any
 // more, because the node has changed, that is an error.
 func (a *hamiAllocator) answerAgain(ctx context.Context, c *call, again *recordedCall) (*pluginapi.AllocateResponse, error) {
-	holder := again.pod.Namespace + "/" + again.pod.Name
+	holder := podspec.Holder(again.pod)
 	spec, _, err := readSpec(a.scheduler, again.pod, a.ledger.get(again.pod.UID))
 	if err != nil {
 		return nil, fmt.Errorf("pod %q: %w", holder, err)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/Project-HAMi/hami-amd/allocate"
 	"github.com/Project-HAMi/hami-amd/annotations"
+	"github.com/Project-HAMi/hami-amd/internal/podspec"
 )
 
 // answer decides whose call this is and answers it. The lock's owner is the
@@ -23,7 +24,9 @@ func (a *hamiAllocator) answer(ctx context.Context, c *call, v *view) (*pluginap
 	owner, w, err := a.owner(v)
 	var take []waitingContainer
 	if err == nil {
-		take, err = w.take(c.sizes())
+		if take, err = w.take(c.sizes()); err != nil {
+			err = fmt.Errorf("pod %q: %w", podspec.Holder(owner), err)
+		}
 	}
 	if again := a.recordedFor(c, v, w); again != nil {
 		is, doubt := a.asksAgain(ctx, again, owner, err == nil)
@@ -59,8 +62,11 @@ func (a *hamiAllocator) answer(ctx context.Context, c *call, v *view) (*pluginap
 // serve gives the containers of the lock's owner what they were granted, all
 // of them or none.
 func (a *hamiAllocator) serve(ctx context.Context, c *call, v *view, w *waiting, take []waitingContainer) (*pluginapi.AllocateResponse, error) {
-	holder := w.pod.Namespace + "/" + w.pod.Name
+	holder := podspec.Holder(w.pod)
 	if err := c.check(); err != nil {
+		return nil, fmt.Errorf("pod %q: %w", holder, err)
+	}
+	if err := checkLimits(a.scheduler, w.pod, &w.spec, c.snap); err != nil {
 		return nil, fmt.Errorf("pod %q: %w", holder, err)
 	}
 	plan, err := a.plan(ctx, c, v, w.pod, w.spec)
@@ -117,7 +123,7 @@ func (a *hamiAllocator) plan(ctx context.Context, c *call, v *view, pod *corev1.
 // container by releasing the lock. An error before the pod carries the values
 // takes back what can be taken back.
 func (a *hamiAllocator) commit(ctx context.Context, v *view, w *waiting, take []waitingContainer, served []allocate.Container, before, after *record) error {
-	s := servedValues{uid: w.pod.UID, before: w.before}
+	s := servedValues{uid: w.pod.UID, phase: w.pod.Status.Phase, before: w.before}
 	var err error
 	if s.cus, s.containers, err = after.annotations(); err != nil {
 		return err
