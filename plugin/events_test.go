@@ -1,0 +1,85 @@
+package plugin
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/Project-HAMi/hami-amd/partition"
+)
+
+func TestEventsThatCannotBeSentBlockNobody(t *testing.T) {
+	r := newRig(t, snapshotOf(t, "mi300x-spx-8", partition.RegisterOptions{}))
+	for range 3 * eventQueue {
+		r.events.node(corev1.EventTypeWarning, eventMissing, "x")
+	}
+	if got := len(r.events.queue); got != eventQueue {
+		t.Errorf("%d events wait, want the newest dropped beyond %d", got, eventQueue)
+	}
+	r.server.break_(func(c apiCall) apiFault {
+		if strings.HasSuffix(c.path, "/events") && c.number%2 == 0 {
+			return apiFault{refuse: 403}
+		}
+		return apiFault{}
+	})
+	r.background()
+	eventually(t, "the queue is empty", func() bool { return len(r.events.queue) == 0 })
+	eventually(t, "what could be sent was", func() bool { return len(r.server.recorded()) >= eventQueue/4 })
+	names := make(map[string]bool)
+	for _, e := range r.server.recorded() {
+		if names[e.Name] {
+			t.Errorf("name %q twice", e.Name)
+		}
+		names[e.Name] = true
+	}
+}
+
+func TestReportsOfOnePodAreBounded(t *testing.T) {
+	r := newRig(t, snapshotOf(t, "mi300x-spx-8", partition.RegisterOptions{}))
+	pod := func(uid string) *corev1.Pod {
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: types.UID(uid)}}
+	}
+	say := func(uid, what string) { r.reports.report([]problem{{pod(uid), errors.New(what)}}) }
+	for range 5 {
+		say("u", "the same")
+	}
+	if got := len(r.events.queue); got != 1 {
+		t.Errorf("%d events for one problem, want 1", got)
+	}
+	for i := range 50 {
+		say("u", strings.Repeat("x", i))
+	}
+	if got := len(r.events.queue); got != reportsPerPod {
+		t.Errorf("%d events for one pod, want at most %d", got, reportsPerPod)
+	}
+	say("v", "the same")
+	r.reports.forget(func(uid types.UID) bool { return uid == "v" })
+	say("u", "the same")
+	say("v", "the same")
+	if got := len(r.events.queue); got != reportsPerPod+2 {
+		t.Errorf("%d events, want one more for another pod and one for a pod made anew", got)
+	}
+}
+
+func TestCut(t *testing.T) {
+	for name, tt := range map[string]struct{ text, want string }{
+		"short":           {"short", "short"},
+		"exactly":         {"0123456789", "0123456789"},
+		"long":            {"0123456789a", "0123456..."},
+		"in a character":  {"012345\u20ac789", "012345..."},
+		"only characters": {strings.Repeat("\u20ac", 9), "\u20ac\u20ac..."},
+	} {
+		got := cut(tt.text, 10)
+		if got != tt.want || !utf8.ValidString(got) {
+			t.Errorf("%s: %q, want %q", name, got, tt.want)
+		}
+	}
+	if got := names([]string{"a", "b", "c"}, 2); got != "a, b and 1 more" {
+		t.Errorf("names = %q", got)
+	}
+}
