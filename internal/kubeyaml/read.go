@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"reflect"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -18,6 +19,10 @@ import (
 // MaxBytes is the largest input Read accepts. The pods of a cluster of a
 // thousand GPUs print to some ten MiB.
 const MaxBytes = 256 << 20
+
+// maxYAML is the largest document that is YAML and not JSON, which takes some
+// fifty times its size in memory to read.
+const maxYAML = 32 << 20
 
 // maxDepth bounds lists inside lists.
 const maxDepth = 4
@@ -79,7 +84,13 @@ func (o *Objects) addDocument(document []byte) error {
 		return nil
 	}
 	if raw[0] != '{' || !json.Valid(raw) {
-		var err error
+		if len(raw) > maxYAML {
+			return fmt.Errorf("YAML of %d MiB, want at most %d: print it as JSON (-o json), or in several documents", len(raw)>>20, maxYAML>>20)
+		}
+		err := CheckAliases(raw)
+		if err != nil {
+			return err
+		}
 		if raw, err = yaml.YAMLToJSONStrict(raw); err != nil {
 			return fmt.Errorf("not YAML or JSON: %w", oneLine(err))
 		}
@@ -102,7 +113,7 @@ func (o *Objects) add(raw json.RawMessage, defaultKind string, depth int) {
 			Name      string `json:"name"`
 		} `json:"metadata"`
 	}
-	err := json.Unmarshal(raw, &head)
+	err := decode(raw, &head)
 	if err == nil && bytes.Equal(raw, []byte("null")) {
 		err = errors.New("null")
 	}
@@ -117,12 +128,12 @@ func (o *Objects) add(raw json.RawMessage, defaultKind string, depth int) {
 	switch kind {
 	case "Node":
 		var node corev1.Node
-		if err = json.Unmarshal(raw, &node); err == nil {
+		if err = decodeObject(raw, &node); err == nil {
 			o.Nodes = append(o.Nodes, node)
 		}
 	case "Pod":
 		var pod corev1.Pod
-		if err = json.Unmarshal(raw, &pod); err == nil {
+		if err = decodeObject(raw, &pod); err == nil {
 			o.Pods = append(o.Pods, pod)
 		}
 	case "List", "NodeList", "PodList":
@@ -139,6 +150,40 @@ func (o *Objects) add(raw json.RawMessage, defaultKind string, depth int) {
 	if err != nil {
 		o.skip(kind, head.Metadata.Namespace, head.Metadata.Name, err)
 	}
+}
+
+func decodeObject(raw json.RawMessage, into any) error {
+	if err := checkQuantities(raw); err != nil {
+		return err
+	}
+	return decode(raw, into)
+}
+
+// decode reads a value, or says where it is not what it should be: in the
+// terms of JSON, where encoding/json tells of Go's types.
+func decode(raw json.RawMessage, into any) error {
+	err := json.Unmarshal(raw, into)
+	if shape, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		err = fmt.Errorf("want %s, found a JSON %s", wanted(shape.Type.Kind()), shape.Value)
+		if shape.Field != "" {
+			err = fmt.Errorf("%s: %w", shape.Field, err)
+		}
+	}
+	return err
+}
+
+func wanted(kind reflect.Kind) string {
+	switch kind {
+	case reflect.Struct, reflect.Map:
+		return "an object"
+	case reflect.Slice, reflect.Array:
+		return "a list"
+	case reflect.String:
+		return "a string"
+	case reflect.Bool:
+		return "true or false"
+	}
+	return "a number"
 }
 
 func (o *Objects) skip(kind, namespace, name string, err error) {
