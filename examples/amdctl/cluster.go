@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -18,10 +19,15 @@ func readObjects(cmd *cobra.Command, flag, path string) (*kubeyaml.Objects, erro
 	if err != nil {
 		return nil, fmt.Errorf("--%s: %w", flag, err)
 	}
+	noteSkipped(cmd, objects)
+	inNamespaces(objects.Pods)
+	return objects, nil
+}
+
+func noteSkipped(cmd *cobra.Command, objects *kubeyaml.Objects) {
 	for _, err := range objects.Skipped {
 		note(cmd, fmt.Sprintf("skipped %v", err))
 	}
-	return objects, nil
 }
 
 // readPod reads a file that holds one pod.
@@ -35,11 +41,19 @@ func readPod(cmd *cobra.Command, path string) (*corev1.Pod, error) {
 	case len(objects.Pods) != 1:
 		return nil, fmt.Errorf("--pod: %s: want one pod, have %d", path, len(objects.Pods))
 	}
-	pod := &objects.Pods[0]
-	if pod.Namespace == "" { // as kubectl would create it
-		pod.Namespace = corev1.NamespaceDefault
+	noteSkipped(cmd, objects)
+	inNamespaces(objects.Pods)
+	return &objects.Pods[0], nil
+}
+
+// inNamespaces puts pods that name no namespace where kubectl would create
+// them, so that a pod is the same one in every file.
+func inNamespaces(pods []corev1.Pod) {
+	for i := range pods {
+		if pods[i].Namespace == "" {
+			pods[i].Namespace = corev1.NamespaceDefault
+		}
 	}
-	return pod, nil
 }
 
 // readPods reads the pods of a cluster; no file is no pods.
@@ -60,7 +74,7 @@ func newDevices(path string) (*amd.Devices, error) {
 	if path == "" {
 		return amd.New(amd.Config{})
 	}
-	data, err := os.ReadFile(path)
+	data, err := readConfig(path)
 	if err != nil {
 		return nil, fmt.Errorf("--config: %w", err)
 	}
@@ -69,6 +83,29 @@ func newDevices(path string) (*amd.Devices, error) {
 		return nil, fmt.Errorf("--config: %s: %w", path, err)
 	}
 	return amd.New(config)
+}
+
+// maxConfig is the largest configuration that is read. A whole one of HAMi has
+// a few kilobytes.
+const maxConfig = 1 << 20
+
+func readConfig(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxConfig+1))
+	switch {
+	case err != nil:
+		return nil, err
+	case len(data) > maxConfig:
+		return nil, fmt.Errorf("%s: want at most %d bytes", path, maxConfig)
+	}
+	if err := kubeyaml.CheckAliases(data); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return data, nil
 }
 
 func pointers[T any](values []T) []*T {

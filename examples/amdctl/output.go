@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -8,6 +9,7 @@ import (
 	"strings"
 	"text/tabwriter"
 	"unicode"
+	"unicode/utf16"
 
 	"github.com/spf13/cobra"
 )
@@ -38,11 +40,29 @@ func addFormat(cmd *cobra.Command, allowed ...string) *format {
 	return f
 }
 
+// printJSON writes v, with escapes for what is not printable and encoding/json
+// leaves as it is: a terminal takes U+009B for an escape sequence too, and
+// U+202E turns the rest of the line around.
 func printJSON(w io.Writer, v any) error {
-	e := json.NewEncoder(w)
+	var plain bytes.Buffer
+	e := json.NewEncoder(&plain)
 	e.SetEscapeHTML(false)
 	e.SetIndent("", "  ")
-	return e.Encode(v)
+	if err := e.Encode(v); err != nil {
+		return err
+	}
+	var b strings.Builder
+	for _, r := range plain.String() {
+		if printable(r) == r {
+			b.WriteRune(r)
+			continue
+		}
+		for _, half := range utf16.AppendRune(nil, r) {
+			fmt.Fprintf(&b, `\u%04x`, half)
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
 }
 
 // printText writes what people read. What is not printable is replaced: names

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/Project-HAMi/hami-amd/amd"
 	"github.com/Project-HAMi/hami-amd/annotations"
 	"github.com/Project-HAMi/hami-amd/partition"
 )
@@ -15,11 +16,12 @@ import (
 func fromAnnotation(devices []annotations.Device) (registered []partition.Registered, notes []string) {
 	var nameless []string
 	for i, d := range devices {
+		usage := amd.UsageOf(&d) // other plugins write other words as the mode of a soft device
 		r := partition.Registered{
 			Device:    d,
 			GPU:       &partition.GPU{BDF: partition.BDF(d.CustomInfo.PCIBDF)},
 			Partition: -1,
-			Hard:      d.Mode != "",
+			Hard:      usage.Hard(),
 			Resource:  partition.ResourceGPU,
 		}
 		node := partition.Node{Rank: i, Geometry: d.Geometry()}
@@ -31,7 +33,7 @@ func fromAnnotation(devices []annotations.Device) (registered []partition.Regist
 		}
 		serial, _, err := partition.ParseUUID(id)
 		switch {
-		case err == nil && serial != 0 && (d.Mode == "" || d.Mode == string(partition.SPX)):
+		case err == nil && serial != 0 && (!r.Hard || d.Mode == string(partition.SPX)):
 			node.UniqueID = serial
 		default:
 			// Partitions may share one name or have one each, by kernel.
