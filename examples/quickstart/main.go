@@ -20,20 +20,8 @@ func main() {
 }
 
 // run goes the whole way and prints it.
-func run(w io.Writer, term terminal, now time.Time) (err error) {
-	machine, err := testdata.Machine("mi300x-spx-8")
-	if err != nil {
-		return err
-	}
-	dir, err := os.MkdirTemp("", "quickstart-")
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	if err := fixture.Unpack(machine, dir); err != nil {
-		return err
-	}
-	c, err := newCluster(filepath.Join(dir, "sys"))
+func run(w io.Writer, term terminal, now time.Time) error {
+	c, err := discoverNode()
 	if err != nil {
 		return err
 	}
@@ -42,6 +30,25 @@ func run(w io.Writer, term terminal, now time.Time) (err error) {
 		return err
 	}
 	return write(w, term, c, placements)
+}
+
+// discoverNode unpacks the recorded node's sysfs and discovers its GPUs. The
+// copy is gone before anything is printed: a closed pipe ends the program there
+// and then.
+func discoverNode() (c *cluster, err error) {
+	machine, err := testdata.Machine("mi300x-spx-8")
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "quickstart-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	if err := fixture.Unpack(machine, dir); err != nil {
+		return nil, err
+	}
+	return newCluster(filepath.Join(dir, "sys"))
 }
 
 // write prints what happened.

@@ -190,3 +190,26 @@ func TestWriteErrorEndsTheRun(t *testing.T) {
 		t.Errorf("got %v, want the writer's error", err)
 	}
 }
+
+// emptyWhenWritten is a reader that goes away at once, as head(1) does. It looks
+// whether the program would leave anything behind.
+type emptyWhenWritten struct {
+	t   *testing.T
+	dir string
+}
+
+func (w emptyWhenWritten) Write([]byte) (int, error) {
+	left, err := os.ReadDir(w.dir)
+	if err != nil || len(left) > 0 {
+		w.t.Errorf("while printing there are %v, %v in the temporary folder, want nothing", left, err)
+	}
+	return 0, os.ErrClosed
+}
+
+func TestNothingIsLeftBehindByAClosedPipe(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("TMPDIR", dir)
+	if err := run(emptyWhenWritten{t, dir}, terminal{width: 100}, now); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("found %v, want the writer's error", err)
+	}
+}
