@@ -84,11 +84,15 @@ func ParseBindPhase(s string) (BindPhase, error) {
 // FormatTime writes the value of VGPUTimeKey and BindTimeKey, Unix seconds in decimal.
 func FormatTime(t time.Time) string { return strconv.FormatInt(t.Unix(), 10) }
 
+// maxTime is the last second of the year 9999, the last that RFC 3339 can name.
+// Far beyond it comparisons of times go wrong.
+const maxTime = 253402300799
+
 // ParseTime reads the value of VGPUTimeKey and BindTimeKey.
 func ParseTime(s string) (time.Time, error) {
 	n, err := strconv.ParseInt(s, 10, 64)
-	if err != nil || n < 0 || s != strconv.FormatInt(n, 10) {
-		return time.Time{}, fmt.Errorf("want Unix seconds in decimal, found %s", quote(s))
+	if err != nil || n < 0 || n > maxTime || s != strconv.FormatInt(n, 10) {
+		return time.Time{}, fmt.Errorf("want Unix seconds in decimal, 0 to %d, found %s", maxTime, quote(s))
 	}
 	return time.Unix(n, 0), nil
 }

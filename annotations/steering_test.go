@@ -77,7 +77,10 @@ func TestTime(t *testing.T) {
 	if got, err := ParseTime("1787300439"); !got.Equal(want) || err != nil {
 		t.Errorf("ParseTime = %v, %v", got, err)
 	}
-	for _, value := range []string{"", "-1", "+1", "01", "1.5", "1e9", " 1", "1 ", "0x1", "9223372036854775808", "2026-08-21T08:20:39Z", strings.Repeat("1", 1<<20)} {
+	if got, err := ParseTime("253402300799"); got.UTC().Year() != 9999 || err != nil {
+		t.Errorf("the last time: %v, %v", got, err)
+	}
+	for _, value := range []string{"", "-1", "+1", "01", "1.5", "1e9", " 1", "1 ", "0x1", "253402300800", "9223372036854775807", "9223372036854775808", "2026-08-21T08:20:39Z", strings.Repeat("1", 1<<20)} {
 		if got, err := ParseTime(value); err == nil || !got.IsZero() || len(err.Error()) > 300 {
 			t.Errorf("ParseTime(%.40q) = %v, %v, want an error", value, got, err)
 		}
