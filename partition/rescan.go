@@ -3,6 +3,7 @@ package partition
 import (
 	"errors"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 )
@@ -156,8 +157,11 @@ func printTopology(t *tree, path string, add func(string, error)) {
 	if err == nil {
 		return
 	}
-	for _, name := range names { // without a generation number only the nodes tell
-		text, err := nodes.readIn(name, "properties", maxProps)
+	// Without a generation number only the nodes tell. Discovery refuses a
+	// topology with more of them.
+	ids := numbered(names)
+	for _, id := range ids[:min(len(ids), maxNodes)] {
+		text, err := nodes.readIn(strconv.Itoa(id), "properties", maxProps)
 		add(string(text), err)
 	}
 }

@@ -103,6 +103,26 @@ func TestScanWithoutGeneration(t *testing.T) {
 }
 
 // A failed look keeps what was known, and the next one sees the change.
+// Where only the nodes tell of a change, no more of them are read than discovery
+// would, and nothing that is no node.
+func TestScanWithoutGenerationIsBounded(t *testing.T) {
+	root := t.TempDir()
+	const nodes = "class/kfd/kfd/topology/nodes/"
+	for i := range maxNodes + 50 {
+		fixturetest.Write(t, root, fmt.Sprintf("%s%d/properties", nodes, i), "simd_count 0\n")
+		fixturetest.Write(t, root, fmt.Sprintf("%sx%d/properties", nodes, i), "simd_count 0\n")
+	}
+	tree, err := openTree(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tree.close()
+	commonPrint(tree)
+	if most := 2*maxNodes + 20; tree.opened > most { // a folder and a file each where openat2 is refused
+		t.Errorf("opened %d files and folders, want at most %d", tree.opened, most)
+	}
+}
+
 func TestScanAfterAnError(t *testing.T) {
 	root := fixturetest.Machine(t, "rx9060xt")
 	s := NewScanner(root)
