@@ -1,0 +1,3 @@
+// Package hamitest has the pods, nodes and API server that the tests of package
+// hami and of its scheduler share.
+package hamitest
