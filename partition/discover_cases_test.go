@@ -244,11 +244,7 @@ func TestC30ComputePartitionFile(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			root := fixturetest.Machine(t, test.machine)
-			if test.content == "-" {
-				fixturetest.Remove(t, root, file)
-			} else {
-				fixturetest.Write(t, root, file, test.content)
-			}
+			fixturetest.WriteOrRemove(t, root, file, test.content)
 			inv := discoverTree(t, root)
 			if len(inv.GPUs) != 8 || len(inv.Skipped) != 0 {
 				t.Fatalf("want 8 GPUs, found %d and %v skipped", len(inv.GPUs), inv.Skipped)

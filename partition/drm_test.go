@@ -179,11 +179,7 @@ func TestSerialNumber(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			root := fixturetest.Machine(t, test.machine)
-			if test.content == "-" {
-				fixturetest.Remove(t, root, file)
-			} else {
-				fixturetest.Write(t, root, file, test.content)
-			}
+			fixturetest.WriteOrRemove(t, root, file, test.content)
 			if got := gpuAt(t, discoverTree(t, root), "0000:05:00.0").UniqueID; got != test.want {
 				t.Errorf("want %x, found %x", test.want, got)
 			}

@@ -26,25 +26,9 @@ func (g GPU) rows() []row {
 	var rows []row
 	switch {
 	case xccs > 1:
-		for x := range xccs {
-			r := row{label: fmt.Sprintf("XCC %d", x), groups: make([]group, ses)}
-			for se := range ses {
-				if ses > 1 {
-					r.groups[se].label = fmt.Sprintf("SE %d", se)
-				}
-			}
-			rows = append(rows, r)
-		}
+		rows = labelled("XCC", xccs, "SE", ses)
 	case ses > 1:
-		for se := range ses {
-			r := row{label: fmt.Sprintf("SE %d", se), groups: make([]group, sas)}
-			for sa := range sas {
-				if sas > 1 {
-					r.groups[sa].label = fmt.Sprintf("SA %d", sa)
-				}
-			}
-			rows = append(rows, r)
-		}
+		rows = labelled("SE", ses, "SA", sas)
 	default:
 		for lo := 0; lo < geo.CUs; lo += plainRow {
 			rows = append(rows, row{label: fmt.Sprintf("CU %d", lo), groups: make([]group, 1)})
@@ -60,6 +44,21 @@ func (g GPU) rows() []row {
 			r, k = at.SE, max(at.SA, 0)
 		}
 		rows[r].groups[k].cus = append(rows[r].groups[k].cus, cu)
+	}
+	return rows
+}
+
+// labelled returns empty rows with the groups of each. A group that is alone has
+// no label.
+func labelled(name string, count int, groupName string, groups int) []row {
+	rows := make([]row, count)
+	for i := range rows {
+		rows[i] = row{label: fmt.Sprintf("%s %d", name, i), groups: make([]group, groups)}
+		for k := range groups {
+			if groups > 1 {
+				rows[i].groups[k].label = fmt.Sprintf("%s %d", groupName, k)
+			}
+		}
 	}
 	return rows
 }
