@@ -46,6 +46,7 @@ func settings() []setting {
 			"dp.muslFailClosed.enabled=true,dp.muslFailClosed.containerdSocket=/run/k3s/containerd/other.sock", "/run/k3s/containerd/other.sock", ""},
 		{value: "dp.muslFailClosed.containerdSocketDir", initial: "/run/k3s/containerd"},
 		{value: "dp.muslFailClosed.containerdDataDir", initial: "/var/lib/rancher/rke2/agent/containerd"},
+		{"dp.nodeConfig", []any{}, "node_config_file", "dp.nodeConfig=:[{\"name\": \"node-1\", \"splitCount\": 4}]", "/etc/amd-gpu/config.json", ""},
 		{"dp.resourceNamingStrategy", "single", "resource_naming_strategy", "dp.resourceNamingStrategy=mixed", "mixed", "single"},
 		{"dp.hipLogLevel", 0.0, "LIBHIP_LOG_LEVEL", "dp.hipLogLevel=4", "4", "0"},
 		{"dp.logVerbosity", 2.0, "v", "dp.logVerbosity=5", "5", "2"},
@@ -203,6 +204,37 @@ func TestHookInstaller(t *testing.T) {
 	ds := find[*appsv1.DaemonSet](t, set(t, "dp.hookInstaller.enabled=false"))
 	if n := len(ds.Spec.Template.Spec.InitContainers); n != 0 {
 		t.Errorf("%d init containers without the installer", n)
+	}
+}
+
+// The settings of single nodes are in the file the plugin is told of, and a
+// change of them makes new pods.
+func TestNodeConfig(t *testing.T) {
+	one := set(t, `dp.nodeConfig=:[{"name": "node-1", "splitCount": 4}]`)
+	other := set(t, `dp.nodeConfig=:[{"name": "node-1", "splitCount": 5}]`)
+	want := map[string]string{"config.json": `{"nodeconfig":[{"name":"node-1","splitCount":4}]}`}
+	if diff := cmp.Diff(want, find[*corev1.ConfigMap](t, one).Data); diff != "" {
+		t.Errorf("config map (-want +got):\n%s", diff)
+	}
+	ds := find[*appsv1.DaemonSet](t, one)
+	mounted := ""
+	for _, v := range ds.Spec.Template.Spec.Volumes {
+		if v.ConfigMap != nil && v.ConfigMap.Name == find[*corev1.ConfigMap](t, one).Name {
+			for _, m := range pluginContainer(t, ds).VolumeMounts {
+				if m.Name == v.Name {
+					mounted = m.MountPath
+				}
+			}
+		}
+	}
+	if got := given(pluginContainer(t, ds), "node_config_file"); got != mounted+"/config.json" {
+		t.Errorf("the plugin is told of %q, the file is in %q", got, mounted)
+	}
+	const sum = "checksum/node-config"
+	before := ds.Spec.Template.Annotations[sum]
+	after := find[*appsv1.DaemonSet](t, other).Spec.Template.Annotations[sum]
+	if before == "" || before == after {
+		t.Errorf("%s is %q before and %q after a change", sum, before, after)
 	}
 }
 

@@ -38,3 +38,8 @@ name: {{ .Chart.Name }}-dp-ds
 {{- define "amd-gpu.hookPath" -}}
 {{ trimSuffix "/" .Values.dp.hostHookPath }}
 {{- end }}
+
+{{/* The file with settings of single nodes. */}}
+{{- define "amd-gpu.nodeConfig" -}}
+{{ dict "nodeconfig" .Values.dp.nodeConfig | toJson }}
+{{- end }}
