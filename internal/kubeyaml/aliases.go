@@ -20,7 +20,6 @@ func CheckAliases(document []byte) error {
 		return nil
 	}
 	var tree any
-	//lint:ignore SA1019 the module it stands for is no direct requirement
 	if err := goyaml.Unmarshal(document, &tree); err != nil {
 		return nil
 	}
