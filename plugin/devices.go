@@ -95,14 +95,20 @@ func (d *devices) start(ctx context.Context) error {
 	}
 }
 
+// rescan is how often the devices are looked for when there are no health
+// checks: a driver that is loaded late, or GPUs that change their mode, must not
+// wait for a restart of the plugin.
+const rescan = time.Minute
+
 // pulse looks every cfg.Pulse until ctx ends, and publishes what changed.
 // onChange is called before the watchers are woken, so that kubelet cannot ask
 // for a device the allocator does not know.
 func (d *devices) pulse(ctx context.Context, onChange func(prev, next *Snapshot)) {
-	if d.cfg.Pulse == 0 {
-		return
+	every := d.cfg.Pulse
+	if every == 0 {
+		every = rescan
 	}
-	tick := time.NewTicker(d.cfg.Pulse)
+	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
 		select {

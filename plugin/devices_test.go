@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"maps"
 	"os"
@@ -9,9 +10,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
@@ -100,6 +103,7 @@ func findDevice(t *testing.T, sysfs, id string) partition.Registered {
 	panic("unreachable")
 }
 
+// Without a pulse nobody opens a device node, yet what is there is followed.
 func TestNoPulseChecksNothing(t *testing.T) {
 	cfg := machineConfig(t, "rx7900xtx")
 	cfg.DevRoot = t.TempDir() // without a single device node
@@ -110,7 +114,58 @@ func TestNoPulseChecksNothing(t *testing.T) {
 	if r := d.Snapshot().Devices[0]; !r.Health {
 		t.Errorf("unhealthy: %s", r.Unhealthy)
 	}
-	d.pulse(t.Context(), nil) // returns
+	replaceTree(t, cfg.SysfsRoot, fixturetest.Machine(t, "empty"))
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), rescan+time.Second)
+		defer cancel()
+		d.pulse(ctx, func(prev, next *Snapshot) {})
+	})
+	if n := len(d.Snapshot().Devices); n != 0 {
+		t.Errorf("%d devices after the GPU has left", n)
+	}
+}
+
+// GPUs the node keeps for itself are not checked: that would open them, and
+// wake one that sleeps.
+func TestExcludedGPUsAreLeftAlone(t *testing.T) {
+	cfg := machineConfig(t, "mi300x-spx-8")
+	cfg.Pulse, cfg.ExcludeGPUs = time.Second, []string{"card9", "0000:e5:00.0"}
+	inv, err := partition.Discover(cfg.SysfsRoot)
+	if err != nil {
+		t.Fatal(err)
+	}
+	watch, err := unix.InotifyInit1(unix.IN_NONBLOCK)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(watch)
+	watched := make(map[int]partition.BDF)
+	for _, g := range inv.GPUs {
+		id, err := unix.InotifyAddWatch(watch, filepath.Join(cfg.DevRoot, fmt.Sprintf("dri/renderD%d", g.Nodes[0].RenderMinor)), unix.IN_OPEN)
+		if err != nil {
+			t.Fatal(err)
+		}
+		watched[id] = g.BDF
+	}
+	d := newDevices(cfg, partition.ModeCU, quietLog(t))
+	if err := d.start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	buf := make([]byte, 4096)
+	n, err := unix.Read(watch, buf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	opened := make(map[partition.BDF]bool)
+	for ; n >= unix.SizeofInotifyEvent; n -= unix.SizeofInotifyEvent { // files have events without a name
+		opened[watched[int(binary.NativeEndian.Uint32(buf[n-unix.SizeofInotifyEvent:]))]] = true
+	}
+	if len(opened) != 6 || opened["0000:27:00.0"] || opened["0000:e5:00.0"] {
+		t.Errorf("opened: %v", opened)
+	}
+	if n := len(d.Snapshot().Inventory.GPUs); n != 8 {
+		t.Errorf("%d GPUs in the inventory, want all", n)
+	}
 }
 
 // A GPU changes its partition mode while the plugin runs: kubelet gets the new

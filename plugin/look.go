@@ -10,7 +10,8 @@ import (
 	"github.com/Project-HAMi/hami-amd/partition/exporter"
 )
 
-// look finds the devices and their health. Without a pulse nothing is checked.
+// look finds the devices and their health. Without a pulse nothing is checked,
+// and GPUs that the node keeps for itself are left alone always.
 func (d *devices) look(ctx context.Context) (*Snapshot, error) {
 	scan, err := d.scanner.Scan()
 	if err != nil {
@@ -18,17 +19,16 @@ func (d *devices) look(ctx context.Context) (*Snapshot, error) {
 	}
 	inv := scan.Inventory
 	opts := d.cfg.registerOptions(d.mode)
-	opts.Unhealthy = maps.Clone(scan.InReset)
-	var notes []string
-	if d.cfg.Pulse > 0 {
-		notes = d.health(ctx, inv, &opts)
-	}
-	gpus, partitions, excludeNotes, err := d.cfg.excludeByID(d.mode, inv)
+	gpus, partitions, notes, err := d.cfg.excludeByID(d.mode, inv)
 	if err != nil {
 		return nil, err
 	}
 	opts.Exclude = slices.Concat(opts.Exclude, gpus)
 	reg, err := inv.Register(opts)
+	if err == nil && d.cfg.Pulse > 0 {
+		notes = append(notes, d.health(ctx, registeredGPUs(reg), scan.InReset, &opts)...)
+		reg, err = inv.Register(opts)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -36,7 +36,7 @@ func (d *devices) look(ctx context.Context) (*Snapshot, error) {
 	for _, s := range inv.Skipped {
 		notes = append(notes, fmt.Sprintf("%s is left out: %v", s.Device, s.Reason))
 	}
-	notes = slices.Concat(inv.Notes, reg.Notes, excludeNotes, notes)
+	notes = slices.Concat(inv.Notes, reg.Notes, notes)
 	d.logNotes(notes)
 	if scan.Changed {
 		d.logTopology(inv)
@@ -44,10 +44,21 @@ func (d *devices) look(ctx context.Context) (*Snapshot, error) {
 	return newSnapshot(reg.Devices, inv, d.mode, notes), nil
 }
 
+// registeredGPUs is an inventory of the GPUs that something is registered of.
+func registeredGPUs(reg *partition.Registration) *partition.Inventory {
+	_, gpus := gpuIndexes(reg.Devices)
+	inv := &partition.Inventory{GPUs: make([]partition.GPU, len(gpus))}
+	for i, g := range gpus {
+		inv.GPUs[i] = *g
+	}
+	return inv
+}
+
 // health adds what the checks find to the options. The device nodes and the
 // exporter are asked at the same time: each may take its whole timeout. Where
-// both know a reason, that of the device nodes is the one to show.
-func (d *devices) health(ctx context.Context, inv *partition.Inventory, opts *partition.RegisterOptions) (notes []string) {
+// several know a reason, the first of them counts: the kernel's reset, the
+// device nodes, the exporter.
+func (d *devices) health(ctx context.Context, inv *partition.Inventory, inReset map[partition.BDF]string, opts *partition.RegisterOptions) (notes []string) {
 	var (
 		verdicts exporter.Verdicts
 		listErr  error
@@ -72,7 +83,7 @@ func (d *devices) health(ctx context.Context, inv *partition.Inventory, opts *pa
 		reasons = make(map[partition.BDF]string)
 	}
 	maps.Copy(reasons, checked.GPUs)
-	maps.Copy(reasons, opts.Unhealthy) // in reset
+	maps.Copy(reasons, inReset)
 	opts.Unhealthy, opts.UnhealthyRenderMinors = reasons, checked.RenderMinors
 	return slices.Concat(checked.Notes, verdicts.Notes)
 }

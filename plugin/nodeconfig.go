@@ -77,7 +77,8 @@ func readNodeSettings(path, node string) (nodeSettings, error) {
 //	  "devicesplitcount": 4, "devicememoryscaling": 1.5,
 //	  "filterdevices": {"uuid": ["08ff75a3-..."], "index": [7]}}]}
 //
-// Keys may be in upper or lower case, and splitcount, memoryscaling and
+// An index counts the node's GPUs from 0 in order of PCI address, as in the
+// register annotation. Keys may be in upper or lower case, and splitcount, memoryscaling and
 // filterdevices' id are other names of their neighbours. Unlike there an
 // unknown key is an error, in the entry of this node: another node's plugin
 // complains about its own. A node without an entry has no settings.
@@ -99,7 +100,7 @@ func parseNodeSettings(data []byte, node string) (nodeSettings, error) {
 		if err := object(entry, map[string]any{"name": &name}, false); err != nil {
 			return nodeSettings{}, fmt.Errorf("nodeconfig[%d]: %w", i, err)
 		}
-		if name != node {
+		if name != node || name == "" {
 			continue
 		}
 		if own != nil {
