@@ -2,9 +2,11 @@ package main
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -56,5 +58,26 @@ func TestImageHasTheHookWhereItIsLookedFor(t *testing.T) {
 	want := regexp.QuoteMeta(filepath.Dir(string(m[1])) + "/")
 	if filepath.Base(string(m[1])) != "libamvgpu.so" || !regexp.MustCompile(`"`+want+`"\+hook\.Library`).Match(installer) {
 		t.Errorf("the image has the hook at %s, the installer looks elsewhere", m[1])
+	}
+}
+
+// Whatever brings html/template back into the plugin makes it larger by half.
+func TestImageLeavesTemplatesOut(t *testing.T) {
+	dockerfile, err := os.ReadFile("Dockerfile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tags := regexp.MustCompile(`(?m)^RUN go build -tags (\S+) .* -o /out/k8s-device-plugin `).FindSubmatch(dockerfile)
+	if tags == nil {
+		t.Fatal("the plugin is built without tags")
+	}
+	deps, err := exec.Command("go", "list", "-deps", "-tags", string(tags[1]), ".").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for pkg := range strings.FieldsSeq(string(deps)) {
+		if pkg == "text/template" || pkg == "html/template" {
+			t.Errorf("the plugin imports %s", pkg)
+		}
 	}
 }
