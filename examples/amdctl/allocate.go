@@ -78,6 +78,9 @@ a copy of it, to see the device nodes and exactly the CUs the node would choose.
 
 // run reads the files and plans the pod.
 func (f *allocateFlags) run(cmd *cobra.Command) (allocated, error) {
+	if _, err := f.sysfs.registerOptions(); err != nil { // also without --sysfs, where few of them matter
+		return allocated{}, err
+	}
 	devices, err := newDevices(f.config)
 	if err != nil {
 		return allocated{}, err

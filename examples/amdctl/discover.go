@@ -41,22 +41,31 @@ func (f *sysfsFlags) add(cmd *cobra.Command, root string) {
 	}
 }
 
-// register discovers and registers, and writes what was skipped or noticed to
-// standard error.
-func (f *sysfsFlags) register(cmd *cobra.Command) (*partition.Registration, error) {
+// registerOptions reads the flags, or says which of them cannot be.
+func (f *sysfsFlags) registerOptions() (partition.RegisterOptions, error) {
 	options := f.options
 	var err error
 	if options.Mode, err = partition.ParseOperatingMode(f.mode); err != nil {
-		return nil, fmt.Errorf("--mode: %w", err)
+		return options, fmt.Errorf("--mode: %w", err)
 	}
 	if options.Naming, err = partition.ParseNamingStrategy(f.naming); err != nil {
-		return nil, fmt.Errorf("--naming: %w", err)
+		return options, fmt.Errorf("--naming: %w", err)
 	}
-	if options.MemoryScaling <= 0 {
-		return nil, fmt.Errorf("--memory-scaling: want a number above 0, have %v", options.MemoryScaling)
+	if !(options.MemoryScaling > 0) { // false for NaN too
+		return options, fmt.Errorf("--memory-scaling: want a number above 0, have %v", options.MemoryScaling)
 	}
 	if f.exclude != "" {
 		options.Exclude = strings.Split(f.exclude, ",")
+	}
+	return options, options.Validate()
+}
+
+// register discovers and registers, and writes what was skipped or noticed to
+// standard error.
+func (f *sysfsFlags) register(cmd *cobra.Command) (*partition.Registration, error) {
+	options, err := f.registerOptions()
+	if err != nil {
+		return nil, err
 	}
 	if f.root == "" {
 		return nil, errors.New("--sysfs: want a directory or a machine archive")

@@ -103,3 +103,12 @@ func TestJSONIsPrintable(t *testing.T) {
 		t.Errorf("printed %q, want the letter in it as it is", r.stdout)
 	}
 }
+
+// A flag that cannot be is a mistake whether or not it makes a difference.
+func TestAllocateRefusesFlagsItWouldNotUse(t *testing.T) {
+	for flag, value := range map[string]string{
+		"--mode": "mig", "--naming": "both", "--memory-scaling": "NaN", "--exclude": "gpu0", "--split-count": "-1",
+	} {
+		refused(t, "", allocateArgs(podFiles+"01-notebook.yaml", flag, value), value)
+	}
+}

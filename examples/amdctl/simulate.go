@@ -87,6 +87,21 @@ Policies: ` + strings.Join(policyNames(), ", "),
 // simulation is the flags as a Config; given tells which were given.
 func (f *simulateFlags) simulation(given func(flag string) bool) (simulate.Config, error) {
 	config := f.config
+	// In a Config 0 means the default; who writes it means none.
+	for _, f := range []struct {
+		flag string
+		zero bool
+	}{
+		{"requests", config.Requests == 0}, {"samples", config.Samples == 0}, {"load", config.Load == 0},
+		{"min-percent", config.MinPercent == 0}, {"max-percent", config.MaxPercent == 0},
+	} {
+		if f.zero {
+			return config, fmt.Errorf("--%s: want a number above 0", f.flag)
+		}
+	}
+	if !given("samples") {
+		config.Samples = 0 // as many as there are requests, if these are fewer
+	}
 	switch {
 	case given("cus") && given("gpu"):
 		return config, errors.New("--gpu and --cus: want one of them")

@@ -81,22 +81,30 @@ func TestSimulateGPUs(t *testing.T) {
 	}
 }
 
+func TestSimulateFewPods(t *testing.T) {
+	for _, format := range []string{"table", "csv", "svg", "json"} {
+		ok(t, "", "simulate", "--requests", "1", "-o", format)
+	}
+}
+
 func TestSimulateRefuses(t *testing.T) {
 	for name, tc := range map[string]struct {
 		args  []string
 		words []string
 	}{
-		"unknown product":      {[]string{"--gpu", "h100"}, []string{`"h100"`, "mi300x"}},
-		"product and CUs":      {[]string{"--gpu", "mi300x", "--cus", "80"}, []string{"--gpu", "--cus"}},
-		"XCCs without CUs":     {[]string{"--xccs", "4"}, []string{"--xccs", "--cus"}},
-		"GPU of no CUs":        {[]string{"--cus", "0"}, []string{"0"}},
-		"impossible shape":     {[]string{"--cus", "81", "--xccs", "4"}, []string{"81"}},
-		"unknown policy":       {[]string{"--policies", "random"}, []string{"--policies", "random"}},
-		"unknown rounding":     {[]string{"--rounding", "up"}, []string{"--rounding", "up"}},
-		"percent out of range": {[]string{"--max-percent", "101"}, []string{"101"}},
-		"percent upside down":  {[]string{"--min-percent", "50", "--max-percent", "5"}, []string{"50"}},
-		"no requests":          {[]string{"--requests", "-1"}, []string{"-1"}},
-		"load of nothing":      {[]string{"--load", "-1"}, []string{"-1"}},
+		"unknown product":       {[]string{"--gpu", "h100"}, []string{`"h100"`, "mi300x"}},
+		"product and CUs":       {[]string{"--gpu", "mi300x", "--cus", "80"}, []string{"--gpu", "--cus"}},
+		"XCCs without CUs":      {[]string{"--xccs", "4"}, []string{"--xccs", "--cus"}},
+		"GPU of no CUs":         {[]string{"--cus", "0"}, []string{"0"}},
+		"impossible shape":      {[]string{"--cus", "81", "--xccs", "4"}, []string{"81"}},
+		"unknown policy":        {[]string{"--policies", "random"}, []string{"--policies", "random"}},
+		"unknown rounding":      {[]string{"--rounding", "up"}, []string{"--rounding", "up"}},
+		"percent out of range":  {[]string{"--max-percent", "101"}, []string{"101"}},
+		"percent upside down":   {[]string{"--min-percent", "50", "--max-percent", "5"}, []string{"50"}},
+		"no requests":           {[]string{"--requests", "-1"}, []string{"-1"}},
+		"load of nothing":       {[]string{"--load", "-1"}, []string{"-1"}},
+		"none of something":     {[]string{"--max-percent", "0"}, []string{"--max-percent", "above 0"}},
+		"more points than time": {[]string{"--requests", "5", "--samples", "6"}, []string{"6 samples"}},
 	} {
 		t.Run(name, func(t *testing.T) { refused(t, "", append([]string{"simulate"}, tc.args...), tc.words...) })
 	}
