@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
@@ -71,7 +70,7 @@ a copy of it, to see the device nodes and exactly the CUs the node would choose.
 		if out.value == "json" {
 			return printJSON(cmd.OutOrStdout(), answer)
 		}
-		return printText(cmd, func(b *strings.Builder) { printAllocation(b, answer) })
+		return printText(cmd, func(p *page) { printAllocation(p, answer) })
 	}
 	return cmd
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -76,10 +75,11 @@ func newAllocated(pod *corev1.Pod, node string, plan *allocate.Allocation, sysfs
 	return answer
 }
 
-func printAllocation(w *strings.Builder, a allocated) {
-	fmt.Fprintf(w, "pod %s on node %s\n", a.Pod, a.Node)
+func printAllocation(p *page, a allocated) {
+	p.line("pod %s on node %s", a.Pod, a.Node)
 	for _, c := range a.Containers {
-		fmt.Fprintf(w, "\ncontainer %s\n", c.Name)
+		p.line("")
+		p.line("container %s", c.Name)
 		for _, d := range c.Devices {
 			what := fmt.Sprintf("%d CUs (%s)", d.Count, d.CUs)
 			switch {
@@ -88,23 +88,23 @@ func printAllocation(w *strings.Builder, a allocated) {
 			case d.Count == 0:
 				what = "memory only"
 			}
-			fmt.Fprintf(w, "  device  %s  %s, %d MiB\n", d.ID, what, d.MemoryMiB)
+			p.line("  device  %s  %s, %d MiB", d.ID, what, d.MemoryMiB)
 		}
 		for _, v := range c.env {
-			fmt.Fprintf(w, "  env     %s=%s\n", v.Name, v.Value)
+			p.line("  env     %s=%s", v.Name, v.Value)
 		}
 		for _, n := range c.DeviceNodes {
-			fmt.Fprintf(w, "  node    %s %s\n", n.Path, n.Permissions)
+			p.line("  node    %s %s", n.Path, n.Permissions)
 		}
 		for _, name := range c.CDIDevices {
-			fmt.Fprintf(w, "  cdi     %s\n", name)
+			p.line("  cdi     %s", name)
 		}
 		for _, m := range c.Mounts {
 			access := "rw"
 			if m.ReadOnly {
 				access = "ro"
 			}
-			fmt.Fprintf(w, "  mount   %s -> %s %s\n", m.HostPath, m.ContainerPath, access)
+			p.line("  mount   %s -> %s %s", m.HostPath, m.ContainerPath, access)
 		}
 	}
 }

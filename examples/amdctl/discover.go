@@ -233,12 +233,12 @@ Devices that cannot be used are named on standard error with the reason.`,
 			note(cmd, "no AMD GPUs found")
 			return nil
 		}
-		return printText(cmd, func(b *strings.Builder) { printDevices(b, registration.Devices) })
+		return printText(cmd, func(p *page) { printDevices(p, registration.Devices) })
 	}
 	return cmd
 }
 
-func printDevices(b *strings.Builder, devices []partition.Registered) {
+func printDevices(p *page, devices []partition.Registered) {
 	header := []string{"INDEX", "BDF", "TYPE", "CUS", "XCCS", "VRAM MIB", "NUMA", "SHARES", "MODE", "HEALTH", "ID"}
 	mixed := slices.ContainsFunc(devices, func(r partition.Registered) bool { return r.Resource != partition.ResourceGPU })
 	if mixed {
@@ -260,7 +260,7 @@ func printDevices(b *strings.Builder, devices []partition.Registered) {
 		}
 		rows = append(rows, row)
 	}
-	table(b, header, rows)
+	p.table(header, rows)
 }
 
 func optional(n *int) string {

@@ -1,11 +1,9 @@
 package main
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
@@ -109,7 +107,7 @@ objects, several in one file. "-" is standard input.`,
 		if out.value == "json" {
 			return printJSON(cmd.OutOrStdout(), answer)
 		}
-		return printText(cmd, func(b *strings.Builder) { printFit(b, answer) })
+		return printText(cmd, func(p *page) { printFit(p, answer) })
 	}
 	return cmd
 }
@@ -162,34 +160,35 @@ func containerNames(pod *corev1.Pod) []string {
 	return names
 }
 
-func printFit(b *strings.Builder, f fitted) {
+func printFit(p *page, f fitted) {
 	switch {
 	case !f.Asks:
-		fmt.Fprintf(b, "pod %s asks for no AMD GPU\n", f.Pod)
+		p.line("pod %s asks for no AMD GPU", f.Pod)
 	case f.Node != "":
-		fmt.Fprintf(b, "pod %s goes to node %s\n\n", f.Pod, f.Node)
+		p.line("pod %s goes to node %s", f.Pod, f.Node)
+		p.line("")
 		var rows [][]string
 		for _, c := range f.Containers {
 			for _, g := range c.Grants {
 				rows = append(rows, []string{c.Name, strconv.Itoa(int(g.CUs)), strconv.Itoa(int(g.MemoryMiB)), g.Type, g.UUID})
 			}
 		}
-		table(b, []string{"CONTAINER", "CUS", "MIB", "TYPE", "DEVICE"}, rows)
-		fmt.Fprintln(b)
+		p.table([]string{"CONTAINER", "CUS", "MIB", "TYPE", "DEVICE"}, rows)
+		p.line("")
 		for _, key := range slices.Sorted(maps.Keys(f.Annotations)) {
-			fmt.Fprintf(b, "%s: %s\n", key, f.Annotations[key])
+			p.line("%s: %s", key, f.Annotations[key])
 		}
 	case len(f.Refusals) > 0:
-		fmt.Fprintf(b, "pod %s fits on no node\n", f.Pod)
+		p.line("pod %s fits on no node", f.Pod)
 	default:
-		fmt.Fprintf(b, "pod %s is not placed: %s\n", f.Pod, f.Reason)
+		p.line("pod %s is not placed: %s", f.Pod, f.Reason)
 	}
 	if len(f.Refusals) > 0 {
 		var rows [][]string
 		for _, r := range f.Refusals {
 			rows = append(rows, []string{r.Node, unknownIf(r.Container == "", r.Container), r.Reason})
 		}
-		fmt.Fprintln(b)
-		table(b, []string{"REFUSED BY", "CONTAINER", "REASON"}, rows)
+		p.line("")
+		p.table([]string{"REFUSED BY", "CONTAINER", "REASON"}, rows)
 	}
 }

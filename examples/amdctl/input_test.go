@@ -112,3 +112,25 @@ func TestAllocateRefusesFlagsItWouldNotUse(t *testing.T) {
 		refused(t, "", allocateArgs(podFiles+"01-notebook.yaml", flag, value), value)
 	}
 }
+
+// Device ids and types are what the node's annotation says. A line break in them
+// makes no line of its own, and a tab no column.
+func TestNamesStayOnTheirLine(t *testing.T) {
+	node := strings.ReplaceAll(oneGPU, `\"type\":\"AMD\"`, `\"type\":\"AMD\\npod d/q goes to\\tn2\"`)
+	node = strings.ReplaceAll(node, `\"id\":\"A\"`, `\"id\":\"A\\npod d/r is fine\"`)
+	pod := `{"kind":"Pod","metadata":{"name":"p"},"spec":{"containers":[{"name":"c","resources":{"limits":{"amd.com/gpu":1}}}]}}`
+	nodes := file(t, "node.json", node)
+	for _, r := range []result{
+		ok(t, pod, "fit", "--nodes", nodes, "--pod", "-"),
+		ok(t, pod, "allocate", "--node", nodes, "--pod", "-"),
+	} {
+		if !strings.Contains(r.stdout, "?") {
+			t.Errorf("found no trace of the names in\n%s", r.stdout)
+		}
+		for line := range strings.Lines(r.stdout) {
+			if strings.HasPrefix(line, "pod d/q") || strings.HasPrefix(line, "pod d/r") {
+				t.Errorf("a device's name made the line %q", line)
+			}
+		}
+	}
+}

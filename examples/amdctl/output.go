@@ -53,7 +53,7 @@ func printJSON(w io.Writer, v any) error {
 	}
 	var b strings.Builder
 	for _, r := range plain.String() {
-		if printable(r) == r {
+		if r == '\n' || unicode.IsPrint(r) {
 			b.WriteRune(r)
 			continue
 		}
@@ -65,33 +65,46 @@ func printJSON(w io.Writer, v any) error {
 	return err
 }
 
-// printText writes what people read. What is not printable is replaced: names
-// come from annotations and files, and must not reach the terminal as escape
-// sequences.
-func printText(cmd *cobra.Command, write func(*strings.Builder)) error {
-	var b strings.Builder
-	write(&b)
-	_, err := io.WriteString(cmd.OutOrStdout(), strings.Map(printable, b.String()))
+// page is text for people. Names come from annotations and files: what is not
+// printable in them is replaced, so that they reach the terminal neither as
+// escape sequences nor as lines of their own.
+type page struct{ b strings.Builder }
+
+// printText writes a page.
+func printText(cmd *cobra.Command, write func(*page)) error {
+	var p page
+	write(&p)
+	_, err := io.WriteString(cmd.OutOrStdout(), p.b.String())
 	return err
 }
 
+// line adds a line.
+func (p *page) line(format string, args ...any) {
+	p.b.WriteString(strings.Map(printable, fmt.Sprintf(format, args...)))
+	p.b.WriteByte('\n')
+}
+
 func printable(r rune) rune {
-	if r == '\n' || unicode.IsPrint(r) {
+	if unicode.IsPrint(r) {
 		return r
 	}
 	return '?'
 }
 
-// table writes aligned columns, without blanks at the end of a line.
-func table(b *strings.Builder, header []string, rows [][]string) {
+// table adds aligned columns, without blanks at the end of a line.
+func (p *page) table(header []string, rows [][]string) {
 	var aligned strings.Builder
 	t := tabwriter.NewWriter(&aligned, 0, 0, 2, ' ', 0)
 	for _, row := range append([][]string{header}, rows...) {
-		fmt.Fprintln(t, strings.Join(row, "\t"))
+		cells := make([]string, len(row))
+		for i, cell := range row {
+			cells[i] = strings.Map(printable, cell)
+		}
+		fmt.Fprintln(t, strings.Join(cells, "\t"))
 	}
 	_ = t.Flush() // a Builder takes everything
 	for line := range strings.Lines(aligned.String()) {
-		fmt.Fprintln(b, strings.TrimRight(line, " \n"))
+		p.line("%s", strings.TrimRight(line, " \n"))
 	}
 }
 

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/Project-HAMi/hami-amd/cumask"
 	"github.com/spf13/cobra"
@@ -61,9 +60,10 @@ left without a CU, which would hang the queue. On RDNA, CUs come in pairs (WGPs)
 		if out.value == "json" {
 			return printJSON(cmd.OutOrStdout(), answer)
 		}
-		return printText(cmd, func(b *strings.Builder) {
-			fmt.Fprintf(b, "CUs %s (%d)\nper XCC %v, effective %d\nHSA_CU_MASK=%s\n",
-				answer.CUs, answer.Count, answer.PerXCC, answer.Effective, answer.HSACUMask)
+		return printText(cmd, func(p *page) {
+			p.line("CUs %s (%d)", answer.CUs, answer.Count)
+			p.line("per XCC %v, effective %d", answer.PerXCC, answer.Effective)
+			p.line("HSA_CU_MASK=%s", answer.HSACUMask)
 		})
 	}
 	return cmd
