@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -44,19 +46,23 @@ func manifests(t *testing.T, file string) []runtime.Object {
 	return out
 }
 
-// daemonSet is the one in a file of manifests.
-func daemonSet(t *testing.T, file string) *appsv1.DaemonSet {
+// The DaemonSets of the manifests.
+const (
+	pluginSet   = "amd-gpu-device-plugin-daemonset"
+	monitorSet  = "k8s-vgpu-monitor"
+	labellerSet = "amdgpu-labeller-daemonset"
+)
+
+// daemonSet is the one of a name in a file of manifests.
+func daemonSet(t *testing.T, file, name string) *appsv1.DaemonSet {
 	t.Helper()
-	var found []*appsv1.DaemonSet
 	for _, object := range manifests(t, file) {
-		if ds, ok := object.(*appsv1.DaemonSet); ok {
-			found = append(found, ds)
+		if ds, ok := object.(*appsv1.DaemonSet); ok && ds.Name == name {
+			return ds
 		}
 	}
-	if len(found) != 1 {
-		t.Fatalf("%s: want one DaemonSet, found %d", file, len(found))
-	}
-	return found[0]
+	t.Fatalf("%s: no DaemonSet %s", file, name)
+	return nil
 }
 
 // rendered are the containers of the plugin that the chart was rendered to, by
@@ -69,7 +75,7 @@ func rendered(t *testing.T) map[string]corev1.Container {
 	}
 	out := map[string]corev1.Container{}
 	for _, file := range files {
-		containers := daemonSet(t, file).Spec.Template.Spec.Containers
+		containers := daemonSet(t, file, pluginSet).Spec.Template.Spec.Containers
 		if len(containers) != 1 {
 			t.Fatalf("%s: want one container, found %d", file, len(containers))
 		}
@@ -139,6 +145,8 @@ func TestPluginUnderstandsTheChart(t *testing.T) {
 			c.CDISpecDir = "/etc/cdi"
 			c.ContainerdSocket = "/run/containerd/containerd.sock"
 		}),
+		"monitor":              with(func(c *plugin.Config) { c.HookPath = "/opt/hami" }),
+		"monitor-least":        usual,
 		"cu-compute-partition": with(func(c *plugin.Config) { c.ComputePartition = "cpx" }),
 	}
 	containers := rendered(t)
@@ -155,6 +163,20 @@ func TestPluginUnderstandsTheChart(t *testing.T) {
 	}
 	if len(containers) != len(want) {
 		t.Errorf("%d rendered files, %d wanted configs", len(containers), len(want))
+	}
+}
+
+// The monitor understands its flags: -h behind them is reached.
+func TestMonitorUnderstandsTheChart(t *testing.T) {
+	for _, name := range []string{"monitor", "monitor-least"} {
+		c := daemonSet(t, "testdata/rendered/"+name+".yaml", monitorSet).Spec.Template.Spec.Containers[0]
+		if got := environment(c)("NODE_NAME"); got != "node-1" {
+			t.Errorf("NODE_NAME is %q, want the node's name", got)
+		}
+		args := slices.Concat([]string{"run", "../monitor"}, c.Args, []string{"-h"})
+		if out, err := exec.Command("go", args...).CombinedOutput(); err != nil {
+			t.Errorf("%q: %v\n%s", c.Args, err, out)
+		}
 	}
 }
 
@@ -321,7 +343,7 @@ func TestLabeller(t *testing.T) {
 	if n := len(manifests(t, file)); n != 4 {
 		t.Errorf("%d objects, want 4", n)
 	}
-	pod := daemonSet(t, file).Spec.Template
+	pod := daemonSet(t, file, labellerSet).Spec.Template
 	if got := environment(pod.Spec.Containers[0])("DS_NODE_NAME"); got != "node-1" {
 		t.Errorf("DS_NODE_NAME is %q, want the node's name", got)
 	}

@@ -30,8 +30,9 @@ func TestImageHasWhatTheChartStarts(t *testing.T) {
 			t.Errorf("%s: %v", m[1], err)
 		}
 	}
-	pod := daemonSet(t, "testdata/rendered/everything.yaml").Spec.Template.Spec
-	for _, c := range slices.Concat(pod.InitContainers, pod.Containers) {
+	pod := daemonSet(t, "testdata/rendered/monitor.yaml", pluginSet).Spec.Template.Spec
+	monitor := daemonSet(t, "testdata/rendered/monitor.yaml", monitorSet).Spec.Template.Spec
+	for _, c := range slices.Concat(pod.InitContainers, pod.Containers, monitor.Containers) {
 		if len(c.Command) != 1 || !slices.Contains(programs, c.Command[0]) {
 			t.Errorf("%s starts %q, the image has %q", c.Name, c.Command, programs)
 		}

@@ -54,47 +54,58 @@ func TestRendered(t *testing.T) {
 	}
 }
 
-// What a pod must have whatever the values are.
+// What the pods must have whatever the values are. An upgrade cannot change a
+// selector, not even that of HAMi's earlier chart.
 func TestPods(t *testing.T) {
+	selectors := map[string]string{"amd-gpu-device-plugin-daemonset": "amd-gpu-dp-ds", "k8s-vgpu-monitor": "k8s-vgpu-monitor"}
 	for name, v := range cases(t) {
 		t.Run(name, func(t *testing.T) {
-			ds := find[*appsv1.DaemonSet](t, v)
-			if want := "amd-gpu-device-plugin-daemonset"; ds.Name != want {
-				t.Errorf("DaemonSet %q, want %q", ds.Name, want)
+			objects, err := decode(render(t, v))
+			if err != nil {
+				t.Fatal(err)
 			}
-			// An upgrade cannot change a selector, not even that of HAMi's
-			// earlier chart.
-			if diff := cmp.Diff(map[string]string{"name": "amd-gpu-dp-ds"}, ds.Spec.Selector.MatchLabels); diff != "" {
-				t.Errorf("selector (-want +got):\n%s", diff)
-			}
-			pod := ds.Spec.Template
-			if got := pod.Labels["hami.io/webhook"]; got != "ignore" {
-				t.Errorf("hami.io/webhook is %q, want ignore", got)
-			}
-			for k, v := range ds.Spec.Selector.MatchLabels {
-				if pod.Labels[k] != v {
-					t.Errorf("the selector wants %s=%s, the pod has %q", k, v, pod.Labels[k])
+			found := 0
+			for _, object := range objects {
+				if ds, ok := object.(*appsv1.DaemonSet); ok {
+					checkPods(t, ds, selectors[ds.Name])
+					found++
 				}
 			}
-			sources := map[string]corev1.Volume{}
-			for _, volume := range pod.Spec.Volumes {
-				sources[volume.Name] = volume
-			}
-			used := map[string]bool{}
-			for _, c := range append(pod.Spec.InitContainers, pod.Spec.Containers...) {
-				for _, err := range checkMounts(c, sources) {
-					t.Error(err)
-				}
-				for _, m := range c.VolumeMounts {
-					used[m.Name] = true
-				}
-			}
-			for name := range sources {
-				if !used[name] {
-					t.Errorf("volume %s is mounted nowhere", name)
-				}
+			if found == 0 {
+				t.Error("no DaemonSet")
 			}
 		})
+	}
+}
+
+func checkPods(t *testing.T, ds *appsv1.DaemonSet, selector string) {
+	t.Helper()
+	pod := ds.Spec.Template
+	if diff := cmp.Diff(map[string]string{"name": selector}, ds.Spec.Selector.MatchLabels); diff != "" {
+		t.Errorf("%s: selector (-want +got):\n%s", ds.Name, diff)
+	}
+	for label, want := range map[string]string{"name": selector, "hami.io/webhook": "ignore"} {
+		if got := pod.Labels[label]; got != want {
+			t.Errorf("%s: %s is %q, want %q", ds.Name, label, got, want)
+		}
+	}
+	sources := map[string]corev1.Volume{}
+	for _, volume := range pod.Spec.Volumes {
+		sources[volume.Name] = volume
+	}
+	used := map[string]bool{}
+	for _, c := range append(pod.Spec.InitContainers, pod.Spec.Containers...) {
+		for _, err := range checkMounts(c, sources) {
+			t.Error(err)
+		}
+		for _, m := range c.VolumeMounts {
+			used[m.Name] = true
+		}
+	}
+	for name := range sources {
+		if !used[name] {
+			t.Errorf("%s: volume %s is mounted nowhere", ds.Name, name)
+		}
 	}
 }
 

@@ -70,6 +70,7 @@ func refusals() map[string]refusal {
 		"a relative ctr":                  {set: []string{"dp.muslFailClosed.ctrPath=ctr"}, want: "/dp/muslFailClosed/ctrPath"},
 		"a tag with a digest":             {set: []string{"dp.image.tag=dev@sha256:00"}, want: "/dp/image/tag"},
 		"a section that is taken away":    {set: []string{"dp.cdi=null"}, want: "cdi"},
+		"metrics at no port":              {set: []string{"monitor.metricsBindAddress=localhost"}, want: "/monitor/metricsBindAddress"},
 		"settings of no node":             {set: []string{`dp.nodeConfig=:[{"splitCount": 2}]`}, want: "/dp/nodeConfig/0"},
 		"settings of a node as an object": {set: []string{`dp.nodeConfig=:{"node-1": {"splitCount": 2}}`}, want: "/dp/nodeConfig"},
 		"a key of another plugin":         {set: []string{`dp.nodeConfig=:[{"name": "node-1", "migstrategy": "none"}]`}, want: "migstrategy"},

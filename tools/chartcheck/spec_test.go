@@ -52,6 +52,7 @@ func settings() []setting {
 		{"dp.logVerbosity", 2.0, "v", "dp.logVerbosity=5", "5", "2"},
 		{"dp.healthPulse", 10.0, "pulse", "dp.healthPulse=0", "0", "10"},
 		{value: "dp.hookInstaller.enabled", initial: true},
+		{value: "monitor.enabled", initial: false},
 		{"dp.hostHookPath", "/usr/local", "HOST_HOOK_PATH", "dp.hostHookPath=/opt/hami", "/opt/hami", "/usr/local"},
 	}
 }

@@ -43,3 +43,9 @@ name: {{ .Chart.Name }}-dp-ds
 {{- define "amd-gpu.nodeConfig" -}}
 {{ dict "nodeconfig" .Values.dp.nodeConfig | toJson }}
 {{- end }}
+
+{{- define "amd-gpu.monitorLabels" -}}
+app.kubernetes.io/name: {{ .Chart.Name }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/component: monitor
+{{- end }}
