@@ -32,6 +32,7 @@ type fakeSource struct {
 	mu     sync.Mutex
 	snap   *Snapshot
 	cdiErr error
+	onCDI  func()
 }
 
 func (f *fakeSource) Snapshot() *Snapshot {
@@ -40,7 +41,12 @@ func (f *fakeSource) Snapshot() *Snapshot {
 	return f.snap
 }
 
-func (f *fakeSource) PrepareCDI(*Snapshot) error { return f.cdiErr }
+func (f *fakeSource) PrepareCDI(*Snapshot) error {
+	if f.onCDI != nil {
+		f.onCDI()
+	}
+	return f.cdiErr
+}
 
 func (f *fakeSource) set(s *Snapshot) (prev *Snapshot) {
 	f.mu.Lock()
@@ -76,7 +82,8 @@ type rig struct {
 	src    *fakeSource
 	cfg    Config
 	*hamiAllocator
-	timing *timing // of plugins started from now on, if set
+	timing  *timing         // of plugins started from now on, if set
+	refused map[string]bool // pods that a plugin refused before kubelet forgot it
 
 	mu     sync.Mutex
 	clock  time.Time
