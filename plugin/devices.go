@@ -83,6 +83,7 @@ func (d *devices) start(ctx context.Context) error {
 			err = d.cdi.ensure(next)
 		}
 		if err == nil {
+			d.logFirst(next)
 			d.publish(next)
 			return nil
 		}

@@ -443,6 +443,12 @@ func TestExporterVerdicts(t *testing.T) {
 		t.Fatal(err)
 	}
 	look()
+	if err := newDevices(cfg, partition.ModeCU, deps.Log).start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := countOf(logs, "A device is unhealthy"); n != 8 {
+		t.Errorf("%d devices are said to be unhealthy at start", n)
+	}
 	if got := sick(); len(got) != 8 || !strings.HasSuffix(got[0], "kfd does not exist") {
 		t.Errorf("without /dev/kfd: %q", got)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/protobuf/proto"
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 )
 
@@ -155,7 +156,7 @@ func (k *fakeKubelet) watch(ctx context.Context, c *fakeClient) {
 		if resp, err = stream.Recv(); err == nil {
 			k.mu.Lock()
 			if len(c.lists) == 0 {
-				c.size = protoSize(resp)
+				c.size = proto.Size(resp)
 			}
 			c.lists = append(c.lists, resp.Devices)
 			k.changed()

@@ -11,10 +11,10 @@ import (
 	"testing"
 	"time"
 
-	"google.golang.org/protobuf/proto"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
@@ -22,7 +22,7 @@ import (
 	"github.com/Project-HAMi/hami-amd/partition"
 )
 
-func protoSize(m proto.Message) int { return proto.Size(m) }
+var registerDefaults = partition.RegisterOptions{NodeName: "node-1"}
 
 // stubAllocator stands in for the API server's side of the plugin.
 type stubAllocator struct {
@@ -196,4 +196,10 @@ func descriptors(tb testing.TB) int {
 		tb.Fatal(err)
 	}
 	return len(entries)
+}
+
+// quietLog is a logger for tests that do not look at the log.
+func quietLog(tb testing.TB) klog.Logger {
+	deps, _ := testLogger(tb)
+	return deps.Log
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/testing/protocmp"
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
@@ -158,7 +159,7 @@ func TestC34ManyDevicesReachKubelet(t *testing.T) {
 	t.Run("64 GPUs of ten shares", func(t *testing.T) {
 		list := kubeletDevices(manyGPUs(t, 64).Devices, partition.ResourceGPU)
 		checkList(t, list, 640)
-		if size := protoSize(&pluginapi.ListAndWatchResponse{Devices: list}); size > 1<<16 {
+		if size := proto.Size(&pluginapi.ListAndWatchResponse{Devices: list}); size > 1<<16 {
 			t.Errorf("%d bytes", size)
 		}
 	})

@@ -78,3 +78,26 @@ func TestDebtsThatCannotBePaid(t *testing.T) {
 		t.Error("another pod's lock or phase was touched")
 	}
 }
+
+// TestDebtsThatComeMeanwhile: what is owed while others are paid is not lost.
+func TestDebtsThatComeMeanwhile(t *testing.T) {
+	r := newRig(t, snapshotOf(t, "mi300x-spx-8", partition.RegisterOptions{}))
+	r.bind(r.pod("p", []annotations.Grant{r.grant(0, 16384, 76)}))
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	r.debts.settle(ended, debt{namespace: "ns", name: "p", uid: "uid-of-p", failed: true})
+	r.server.break_(func(c apiCall) apiFault {
+		if c.number > 1 {
+			return apiFault{}
+		}
+		return apiFault{before: func() {
+			r.debts.settle(ended, debt{namespace: "ns", name: "p", uid: "uid-of-p", lock: r.lockText()})
+		}}
+	})
+	if r.debts.round(t.Context()) {
+		t.Error("all is paid although something was added")
+	}
+	if !r.debts.round(t.Context()) || r.lockText() != "" {
+		t.Error("what was added is not paid in the next round")
+	}
+}

@@ -99,6 +99,16 @@ func (d *devices) logNotes(notes []string) {
 	d.noted = now
 }
 
+// logFirst says what the node has. Later looks log what changed.
+func (d *devices) logFirst(s *Snapshot) {
+	d.log.Info("Found the node's devices", "gpus", len(s.Inventory.GPUs), "registered", len(s.Devices), "resources", partition.Resources(s.Devices))
+	for i := range s.Devices {
+		if r := &s.Devices[i]; !r.Health {
+			d.log.Info("A device is unhealthy", "device", r.ID, "bdf", r.GPU.BDF, "reason", r.Unhealthy)
+		}
+	}
+}
+
 // logTopology is what log level 4 adds.
 func (d *devices) logTopology(inv *partition.Inventory) {
 	log := d.log.V(4)

@@ -73,28 +73,35 @@ func (a *hamiAllocator) serve(ctx context.Context, c *call, v *view, w *waiting,
 	if err != nil {
 		return nil, fmt.Errorf("pod %q: %w", holder, err)
 	}
-	before := a.ledger.get(w.pod.UID)
-	after := &record{
+	d := decision{entries: take, before: a.ledger.get(w.pod.UID)}
+	d.after = &record{
 		namespace: w.pod.Namespace, name: w.pod.Name, grants: w.grants, cus: plan.CUs,
 		containers: make(map[string]annotations.ContainerCUs),
 	}
-	if before != nil {
-		maps.Copy(after.containers, before.containers)
+	if d.before != nil {
+		maps.Copy(d.after.containers, d.before.containers)
 	}
-	served := make([]allocate.Container, len(take))
 	for i, t := range take {
-		served[i] = plan.Containers[t.container]
-		after.containers[served[i].Name] = annotations.ContainerCUs{IDs: c.ids[i], CUs: served[i].CUs()}
+		served := plan.Containers[t.container]
+		d.served = append(d.served, served)
+		d.after.containers[served.Name] = annotations.ContainerCUs{IDs: c.ids[i], CUs: served.CUs()}
 	}
-	response := a.responder.respond(c.snap, served)
-	if err := a.commit(ctx, v, w, take, served, before, after); err != nil {
+	response := a.responder.respond(c.snap, d.served)
+	if err := a.commit(ctx, v, w, d); err != nil {
 		return nil, fmt.Errorf("pod %q: %w", holder, err)
 	}
-	for _, c := range served {
+	for _, c := range d.served {
 		a.log.Info("Allocated", "pod", klog.KObj(w.pod), "container", c.Name, "env", c.Env)
 	}
 	a.caps.want(w.pod, w.spec, c.snap)
 	return response, nil
+}
+
+// decision is what one call does for its pod.
+type decision struct {
+	entries       []waitingContainer // that are served
+	served        []allocate.Container
+	before, after *record // in the ledger; before is nil for a pod's first call
 }
 
 // plan decides what every container of a pod gets, given what the other pods
@@ -122,13 +129,13 @@ func (a *hamiAllocator) plan(ctx context.Context, c *call, v *view, pod *corev1.
 // the same CUs whatever happens next, then on the pod, and after the last
 // container by releasing the lock. An error before the pod carries the values
 // takes back what can be taken back.
-func (a *hamiAllocator) commit(ctx context.Context, v *view, w *waiting, take []waitingContainer, served []allocate.Container, before, after *record) error {
+func (a *hamiAllocator) commit(ctx context.Context, v *view, w *waiting, d decision) error {
 	s := servedValues{uid: w.pod.UID, phase: w.pod.Status.Phase, before: w.before}
 	var err error
-	if s.cus, s.containers, err = after.annotations(); err != nil {
+	if s.cus, s.containers, err = d.after.annotations(); err != nil {
 		return err
 	}
-	if s.after, s.last, err = w.after(take); err != nil {
+	if s.after, s.last, err = w.after(d.entries); err != nil {
 		return err
 	}
 	if err := ctx.Err(); err != nil {
@@ -139,10 +146,10 @@ func (a *hamiAllocator) commit(ctx context.Context, v *view, w *waiting, take []
 	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), deadline)
 	defer cancel()
 
-	if err := a.makeDirs(string(w.pod.UID), served); err != nil {
+	if err := a.makeDirs(string(w.pod.UID), d.served); err != nil {
 		return err
 	}
-	if err := a.ledger.put(w.pod.UID, after); err != nil {
+	if err := a.ledger.put(w.pod.UID, d.after); err != nil {
 		return err
 	}
 	known, err := a.cluster.writeServed(ctx, w.pod, s)
@@ -152,7 +159,7 @@ func (a *hamiAllocator) commit(ctx context.Context, v *view, w *waiting, take []
 			// which kubelet rejects now, is seen to have ended.
 			return err
 		}
-		return errors.Join(err, a.ledger.restore(w.pod.UID, before))
+		return errors.Join(err, a.ledger.restore(w.pod.UID, d.before))
 	}
 	if s.last {
 		text, _, _ := v.lock() // there is one: it names the owner

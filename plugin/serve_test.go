@@ -257,30 +257,69 @@ func TestPendingWithoutAnswer(t *testing.T) {
 }
 
 // TestKubeletGoesAway: a call whose caller is gone before anything was written
-// leaves the pod as it is, for kubelet asks again when it is back.
+// leaves the pod as it is, for kubelet asks again when it is back. Once the
+// pod is being written to, the work is done to its end.
 func TestKubeletGoesAway(t *testing.T) {
 	snap := snapshotOf(t, "mi300x-spx-8", partition.RegisterOptions{})
-	for number := 1; number <= 4; number++ {
-		r := newRig(t, snap)
+	at := func(number int) func(*rig, func()) {
+		return func(r *rig, gone func()) {
+			r.server.break_(func(c apiCall) apiFault {
+				if c.number == number {
+					return apiFault{before: gone}
+				}
+				return apiFault{}
+			})
+		}
+	}
+	for name, tt := range map[string]struct {
+		leave func(r *rig, gone func())
+		done  bool
+	}{
+		"while the node is read":     {leave: at(1)},
+		"while the pods are read":    {leave: at(2)},
+		"while the pod is planned":   {leave: func(r *rig, gone func()) { r.src.onCDI = gone }},
+		"while the pod is patched":   {leave: at(3), done: true},
+		"while the lock is released": {leave: at(4), done: true},
+	} {
+		r := newRig(t, snap, func(c *Config) { c.CDISpecDir = "/cdi" })
 		r.bind(r.pod("p", []annotations.Grant{r.grant(0, 16384, 76)}))
-		lock := r.lockText()
+		lock, phase := r.lockText(), "allocating"
+		if tt.done {
+			lock, phase = "", "success"
+		}
 		ctx, cancel := context.WithCancel(t.Context())
-		r.server.break_(func(c apiCall) apiFault {
-			if c.number == number {
-				return apiFault{before: cancel}
-			}
-			return apiFault{}
-		})
+		tt.leave(r, cancel)
 		_, err := r.Allocate(ctx, partition.ResourceGPU, [][]string{{r.share(0, 0)}})
-		switch {
-		case number <= 2 && (err == nil || r.lockText() != lock || r.annotation("ns/p", annotations.BindPhaseKey) != "allocating"):
-			t.Errorf("gone at call %d: %v, lock %q, phase %q, want the pod untouched", number, err, r.lockText(), r.annotation("ns/p", annotations.BindPhaseKey))
-		case number > 2 && (err != nil || r.lockText() != "" || r.annotation("ns/p", annotations.BindPhaseKey) != "success"):
-			t.Errorf("gone at call %d: %v, lock %q, phase %q, want the work done", number, err, r.lockText(), r.annotation("ns/p", annotations.BindPhaseKey))
+		if (err == nil) != tt.done || r.lockText() != lock || r.annotation("ns/p", annotations.BindPhaseKey) != phase {
+			t.Errorf("%s: %v, lock %q, phase %q, want done %v", name, err, r.lockText(), r.annotation("ns/p", annotations.BindPhaseKey), tt.done)
+		}
+		if (r.ledger.get("uid-of-p") != nil) != tt.done {
+			t.Errorf("%s: recorded %v, want %v", name, !tt.done, tt.done)
 		}
 		r.server.break_(nil)
+		r.src.onCDI = nil
 		r.mustAllocate(r.share(0, 0)) // kubelet is back
 		cancel()
+	}
+}
+
+// TestReadsServeOneCall: what Pending read is for the Allocate that follows
+// and for no other.
+func TestReadsServeOneCall(t *testing.T) {
+	r := newRig(t, snapshotOf(t, "mi300x-spx-8", partition.RegisterOptions{}))
+	slice := []annotations.Grant{r.grant(0, 1024, 8)}
+	r.bind(r.pod("p", slice, slice))
+	r.Pending(t.Context(), partition.ResourceGPU, []int{1})
+	r.server.reset()
+	patch := "PATCH /api/v1/namespaces/ns/pods/p"
+	for i, want := range [][]string{
+		{patch},
+		{"GET /api/v1/nodes/gpu-node", "GET /api/v1/pods", patch, "PATCH /api/v1/nodes/gpu-node"},
+	} {
+		r.mustAllocate(r.share(0, i))
+		if diff := cmp.Diff(want, callsOf(r.server.reset())); diff != "" {
+			t.Errorf("call %d (-want +got):\n%s", i, diff)
+		}
 	}
 }
 
