@@ -25,7 +25,7 @@ func patient() *timing {
 // hasty is a timing that gives up on an API server that stays away.
 func hasty() *timing {
 	t := patient()
-	t.answer, t.cleanup, t.request, t.pending = 200*time.Millisecond, 100*time.Millisecond, 150*time.Millisecond, 100*time.Millisecond
+	t.answer, t.cleanup, t.request, t.pending = 600*time.Millisecond, 300*time.Millisecond, 450*time.Millisecond, 300*time.Millisecond
 	return t
 }
 
