@@ -49,9 +49,11 @@ func run(ctx context.Context, args []string) error {
 	nodelock.NodeLockTimeout = config.NodeLockTimeout
 	client.InitGlobalClient(client.WithBurst(config.Burst), client.WithQPS(config.QPS), client.WithTimeout(config.Timeout))
 	config.InitDevices()
-	if err := useBackend(opts.deviceConfig); err != nil {
+	backend, err := newBackend(opts.deviceConfig)
+	if err != nil {
 		return err
 	}
+	device.DevicesMap[hami.CommonWord] = backend // before HAMi's scheduler starts
 	if config.HostName, err = os.Hostname(); err != nil {
 		return fmt.Errorf("host name: %w", err)
 	}
@@ -65,23 +67,21 @@ func run(ctx context.Context, args []string) error {
 	return serve(ctx, config.HTTPBind, opts.certFile, opts.keyFile, handler(s))
 }
 
-// useBackend puts the backend, configured by HAMi's device configuration, in
-// place of HAMi's own. It has to be done before HAMi's scheduler starts.
-func useBackend(deviceConfig string) error {
+// newBackend is the backend as HAMi's device configuration has it.
+func newBackend(deviceConfig string) (device.Devices, error) {
 	file, err := os.ReadFile(deviceConfig)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	amdConfig, err := hami.ParseDeviceConfig(file)
 	if err != nil {
-		return fmt.Errorf("%s: %w", deviceConfig, err)
+		return nil, fmt.Errorf("%s: %w", deviceConfig, err)
 	}
 	backend, err := hami.New(amdConfig)
 	if err != nil {
-		return fmt.Errorf("%s: %w", deviceConfig, err)
+		return nil, fmt.Errorf("%s: %w", deviceConfig, err)
 	}
-	device.DevicesMap[hami.CommonWord] = backend
-	return nil
+	return backend, nil
 }
 
 // handler serves what kube-scheduler and the API server ask of HAMi.

@@ -4,12 +4,14 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -36,8 +38,18 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// The flags of HAMi's chart.
+// The flags of HAMi's chart. They are HAMi's variables, which its scheduler
+// reads in the other tests, so that this one has a process of its own.
 func TestParseFlags(t *testing.T) {
+	const own = "SCHEDULER_TEST_PARSE_FLAGS"
+	if os.Getenv(own) == "" {
+		test := exec.Command(os.Args[0], "-test.run=^TestParseFlags$")
+		test.Env = append(os.Environ(), own+"=1")
+		if out, err := test.CombinedOutput(); err != nil {
+			t.Errorf("%v\n%s", err, out)
+		}
+		return
+	}
 	args := []string{
 		"--http_bind=0.0.0.0:443", "--cert_file=/tls/tls.crt", "--key_file=/tls/tls.key", "--scheduler-name=hami-scheduler",
 		"--metrics-bind-address=:9395", "--node-scheduler-policy=spread", "--gpu-scheduler-policy=binpack",
@@ -72,15 +84,9 @@ func TestParseFlags(t *testing.T) {
 			}
 		})
 	}
-	// Back to the defaults for the other tests.
-	if _, err := parseFlags([]string{"--device-config-file=/d", "--node-label-selector=", "-v=0"}); err != nil {
-		t.Fatal(err)
-	}
 }
 
-func TestUseBackend(t *testing.T) {
-	device.DevicesMap = map[string]device.Devices{}
-	t.Cleanup(func() { device.DevicesMap = nil })
+func TestNewBackend(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "device-config.yaml")
 	write := func(s string) {
 		if err := os.WriteFile(file, []byte(s), 0o600); err != nil {
@@ -88,24 +94,30 @@ func TestUseBackend(t *testing.T) {
 		}
 	}
 	write("nvidia: {resourceCountName: nvidia.com/gpu}\namd: {resourceCountName: example.com/gpu, disableScore: true}\n")
-	if err := useBackend(file); err != nil {
-		t.Fatal(err)
+	got, err := newBackend(file)
+	if _, ok := got.(*hami.Devices); err != nil || !ok || got.GetResourceNames().ResourceCountName != "example.com/gpu" {
+		t.Errorf("%T, %v, want one with the file's configuration", got, err)
 	}
-	if got, ok := device.DevicesMap["AMD"].(*hami.Devices); !ok || got.GetResourceNames().ResourceCountName != "example.com/gpu" {
-		t.Errorf("%T with the wrong configuration", device.DevicesMap["AMD"])
+	for name, content := range map[string]string{
+		"a wrong value":  "amd: {resourceCountName: gpu}\n",
+		"an unknown key": "amd: {resourceCuntName: amd.com/gpu}\n",
+		"not YAML":       "amd: {",
+	} {
+		t.Run(name, func(t *testing.T) {
+			write(content)
+			if got, err := newBackend(file); got != nil || err == nil || !strings.Contains(err.Error(), file) {
+				t.Errorf("%v, %v, want the file named", got, err)
+			}
+		})
 	}
-	write("amd: {resourceCountName: gpu}\n")
-	if err := useBackend(file); err == nil || !strings.Contains(err.Error(), file) {
-		t.Errorf("%v, want the file named", err)
-	}
-	if err := useBackend(file + ".not"); !os.IsNotExist(err) {
-		t.Errorf("%v", err)
+	if got, err := newBackend(file + ".not"); got != nil || !os.IsNotExist(err) {
+		t.Errorf("%v, %v", got, err)
 	}
 }
 
 // A pod's way through the program: webhook, filter, bind.
 func TestHandler(t *testing.T) {
-	c := newCluster(t, hami.Config{}, hamitest.Node(t, "node", hamitest.MI300X("GPU-")))
+	c := newCluster(t, hamitest.Node(t, "handler", hamitest.MI300X("handler-")))
 	config.SchedulerName = "hami-scheduler"
 	t.Cleanup(func() { config.SchedulerName = "" })
 	server := httptest.NewServer(handler(c.Scheduler))
@@ -120,29 +132,38 @@ func TestHandler(t *testing.T) {
 		t.Errorf("%+v %s, want the pod admitted with a number of GPUs", admitted, admitted.Patch)
 	}
 
-	pod := hamitest.Pod("p", nil, hamitest.Slice("main"))
+	pod := hamitest.Pod("handled", nil, hamitest.Slice("main"))
 	if _, err := c.clients.CoreV1().Pods("default").Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() {
+		if err := c.clients.CoreV1().Pods("default").Delete(context.Background(), pod.Name, metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+	})
 	var found extenderv1.ExtenderFilterResult
-	post(t, server.URL+"/filter", extenderv1.ExtenderArgs{Pod: pod, NodeNames: &[]string{"node"}}, &found)
-	if found.Error != "" || found.NodeNames == nil || !cmp.Equal(*found.NodeNames, []string{"node"}) {
+	post(t, server.URL+"/filter", extenderv1.ExtenderArgs{Pod: pod, NodeNames: &[]string{"handler"}}, &found)
+	if found.Error != "" || found.NodeNames == nil || !cmp.Equal(*found.NodeNames, []string{"handler"}) {
 		t.Fatalf("%+v, want the node", found)
 	}
 	var bound extenderv1.ExtenderBindingResult
 	c.eventually("the pod is bound", func() bool {
-		post(t, server.URL+"/bind", extenderv1.ExtenderBindingArgs{PodName: "p", PodNamespace: "default", PodUID: "p", Node: "node"}, &bound)
+		post(t, server.URL+"/bind", extenderv1.ExtenderBindingArgs{PodName: "handled", PodNamespace: "default", PodUID: "handled", Node: "handler"}, &bound)
 		return !strings.Contains(bound.Error, "not found")
 	})
 	if bound.Error != "" {
 		t.Fatal(bound.Error)
 	}
-	if node := c.pod("p").Spec.NodeName; node != "node" {
+	if node := c.pod("handled").Spec.NodeName; node != "handler" {
 		t.Errorf("bound to %q", node)
 	}
 	response, err := http.Get(server.URL + "/healthz")
-	if err != nil || response.StatusCode != http.StatusOK {
-		t.Errorf("%v, %v", response, err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		t.Errorf("healthz: %s", response.Status)
 	}
 }
 

@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -19,43 +20,18 @@ import (
 	"github.com/Project-HAMi/HAMi/pkg/device"
 	"github.com/Project-HAMi/HAMi/pkg/scheduler"
 	"github.com/Project-HAMi/HAMi/pkg/scheduler/config"
+	"github.com/Project-HAMi/HAMi/pkg/util/client"
 
 	"github.com/Project-HAMi/hami-amd/annotations"
 	"github.com/Project-HAMi/hami-amd/hami"
 	"github.com/Project-HAMi/hami-amd/hami/internal/hamitest"
 )
 
-// cluster is HAMi's scheduler with this backend in place of its own, on a fake
-// API server.
-type cluster struct {
-	*testing.T
-	*scheduler.Scheduler
-	clients *fake.Clientset
-}
-
-func newCluster(t *testing.T, amdConfig hami.Config, nodes ...*corev1.Node) *cluster {
-	t.Helper()
-	clients := hamitest.SetClient(t, fake.NewClientset())
-	config.InitDefaultDevices()
-	backend, err := hami.New(amdConfig)
-	if err != nil {
-		t.Fatal(err)
-	}
-	device.DevicesMap[hami.CommonWord] = backend
-	t.Cleanup(func() { device.DevicesMap = nil })
-	c := &cluster{T: t, Scheduler: scheduler.NewScheduler(), clients: clients}
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(c.Stop)
-	go c.RegisterFromNodeAnnotations()
-	// The scheduler looks at nodes when one is added, so not before it listens.
-	for _, node := range nodes {
-		if _, err := clients.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	c.eventually("the nodes are registered", func() bool { return len(*c.InspectAllNodesUsage()) == len(nodes) })
+// running is HAMi's scheduler with this backend in place of its own, on a fake
+// API server: one for all tests, because HAMi's parts read unguarded variables
+// until some time after they are stopped.
+var running = sync.OnceValues(func() (*cluster, error) {
+	clients := hamitest.GuardVersions(fake.NewClientset())
 	// A fake API server does nothing about bindings.
 	clients.PrependReactor("create", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		if action.GetSubresource() != "binding" {
@@ -71,18 +47,63 @@ func newCluster(t *testing.T, amdConfig hami.Config, nodes ...*corev1.Node) *clu
 		pod.Spec.NodeName = binding.Target.Name
 		return true, binding, clients.Tracker().Update(pods, pod, pod.Namespace)
 	})
+	client.KubeClient = clients
+	config.InitDefaultDevices()
+	backend, err := hami.New(hami.Config{})
+	if err != nil {
+		return nil, err
+	}
+	device.DevicesMap[hami.CommonWord] = backend
+	s := scheduler.NewScheduler()
+	go s.RegisterFromNodeAnnotations()
+	return &cluster{Scheduler: s, clients: clients}, s.Start()
+})
+
+type cluster struct {
+	*testing.T
+	*scheduler.Scheduler
+	clients *fake.Clientset
+}
+
+// newCluster adds nodes to the running cluster, which are the test's own.
+func newCluster(t *testing.T, nodes ...*corev1.Node) *cluster {
+	t.Helper()
+	shared, err := running()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &cluster{T: t, Scheduler: shared.Scheduler, clients: shared.clients}
+	for _, node := range nodes {
+		if _, err := c.clients.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, node := range nodes {
+		c.eventually("node "+node.Name+" is registered", func() bool { return c.registered(node.Name) })
+		t.Cleanup(func() {
+			if err := c.clients.CoreV1().Nodes().Delete(context.Background(), node.Name, metav1.DeleteOptions{}); err != nil {
+				t.Error(err)
+			}
+			c.eventually("node "+node.Name+" is forgotten", func() bool { return !c.registered(node.Name) })
+		})
+	}
 	return c
+}
+
+func (c *cluster) registered(node string) bool {
+	_, ok := (*c.InspectAllNodesUsage())[node]
+	return ok
 }
 
 func (c *cluster) eventually(what string, done func() bool) {
 	c.Helper()
-	for range 500 {
+	for range 3000 {
 		if done() {
 			return
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	c.Fatalf("waited 5 s until %s", what)
+	c.Fatalf("waited 30 s until %s", what)
 }
 
 // filter creates the pod and asks the scheduler for a node, "" if it refuses.
@@ -92,6 +113,15 @@ func (c *cluster) filter(pod *corev1.Pod, nodes ...string) (node string, failed 
 	if err != nil {
 		c.Fatal(err)
 	}
+	c.Cleanup(func() {
+		if err := c.clients.CoreV1().Pods(pod.Namespace).Delete(context.Background(), pod.Name, metav1.DeleteOptions{}); err != nil {
+			c.Error(err)
+		}
+		c.eventually("pod "+pod.Name+" is forgotten", func() bool {
+			_, ok := c.GetPodManager().GetPod(pod)
+			return !ok
+		})
+	})
 	result, err := c.Filter(extenderv1.ExtenderArgs{Pod: created, NodeNames: &nodes})
 	if err != nil {
 		c.Fatal(err)
@@ -114,10 +144,13 @@ func (c *cluster) pod(name string) *corev1.Pod {
 	return pod
 }
 
-// inUse is what HAMi counts on the devices in use: shares, MiB and CUs.
-func (c *cluster) inUse() map[string][3]int32 {
+// inUse is what HAMi counts on the node's devices in use: shares, MiB and CUs.
+func (c *cluster) inUse(node string) map[string][3]int32 {
 	used := map[string][3]int32{}
 	for _, info := range c.GetPodManager().ListPodsInfo() {
+		if info.NodeID != node {
+			continue
+		}
 		for _, d := range info.Devices[hami.CommonWord] {
 			for _, dev := range d {
 				u := used[dev.UUID]
@@ -145,35 +178,35 @@ func (c *cluster) bind(name, node string) string {
 func TestC06SchedulerKeepsContainersApart(t *testing.T) {
 	const entry = "GPU-0,AMD Instinct MI300X,16384,76:"
 	for name, test := range map[string]struct {
-		pod    *corev1.Pod
+		pod    *corev1.Pod // also the name of its node
 		value  string
 		during map[string][3]int32 // shares, MiB, CUs
 		after  map[string][3]int32 // the init containers have ended
 	}{
 		"an app container behind others": {
-			hamitest.Pod("p", []corev1.Container{hamitest.Plain("prep")}, hamitest.Plain("side"), hamitest.Slice("train")), ";;" + entry + ";",
+			hamitest.Pod("c06-app", []corev1.Container{hamitest.Plain("prep")}, hamitest.Plain("side"), hamitest.Slice("train")), ";;" + entry + ";",
 			map[string][3]int32{"GPU-0": {1, 16384, 76}}, map[string][3]int32{"GPU-0": {1, 16384, 76}},
 		},
 		"only an init container": {
-			hamitest.Pod("p", []corev1.Container{hamitest.Slice("prep")}, hamitest.Plain("side"), hamitest.Plain("train")), entry + ";;;",
+			hamitest.Pod("c06-init", []corev1.Container{hamitest.Slice("prep")}, hamitest.Plain("side"), hamitest.Plain("train")), entry + ";;;",
 			map[string][3]int32{"GPU-0": {1, 16384, 76}}, map[string][3]int32{},
 		},
 		"an init container without, two app containers on one GPU": {
-			hamitest.Pod("p", []corev1.Container{hamitest.Plain("prep")}, hamitest.Slice("a"), hamitest.Slice("b")), ";" + entry + ";" + entry + ";",
+			hamitest.Pod("c06-two", []corev1.Container{hamitest.Plain("prep")}, hamitest.Slice("a"), hamitest.Slice("b")), ";" + entry + ";" + entry + ";",
 			map[string][3]int32{"GPU-0": {2, 32768, 152}}, map[string][3]int32{"GPU-0": {2, 32768, 152}},
 		},
 		"an init container and an app container take turns": {
-			hamitest.Pod("p", []corev1.Container{hamitest.Container("prep", "1", "", "")}, hamitest.Plain("side"), hamitest.Slice("train")),
+			hamitest.Pod("c06-turns", []corev1.Container{hamitest.Container("prep", "1", "", "")}, hamitest.Plain("side"), hamitest.Slice("train")),
 			"GPU-0,AMD Instinct MI300X,196288,304:;;" + entry + ";",
 			map[string][3]int32{"GPU-0": {1, 196288, 304}}, map[string][3]int32{"GPU-0": {1, 16384, 76}},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := newCluster(t, hami.Config{}, hamitest.Node(t, "node", hamitest.MI300X("GPU-")[:1]))
-			if node, failed := c.filter(test.pod, "node"); node != "node" {
+			c := newCluster(t, hamitest.Node(t, test.pod.Name, hamitest.MI300X("GPU-")[:1]))
+			if node, failed := c.filter(test.pod, test.pod.Name); node != test.pod.Name {
 				t.Fatal(failed)
 			}
-			pod := c.pod("p")
+			pod := c.pod(test.pod.Name)
 			for _, key := range []string{annotations.AllocatedKey, annotations.ToAllocateKey} {
 				if pod.Annotations[key] != test.value {
 					t.Errorf("%s %q, want %q", key, pod.Annotations[key], test.value)
@@ -183,7 +216,7 @@ func TestC06SchedulerKeepsContainersApart(t *testing.T) {
 			if containers := len(pod.Spec.InitContainers) + len(pod.Spec.Containers); err != nil || len(grants) != containers {
 				t.Errorf("%d entries, %v, want %d", len(grants), err, containers)
 			}
-			if diff := cmp.Diff(test.during, c.inUse()); diff != "" {
+			if diff := cmp.Diff(test.during, c.inUse(pod.Name)); diff != "" {
 				t.Errorf("in use (-want +got):\n%s", diff)
 			}
 			for range pod.Spec.InitContainers {
@@ -199,35 +232,27 @@ func TestC06SchedulerKeepsContainersApart(t *testing.T) {
 				info, ok := c.GetPodManager().GetPod(pod)
 				return ok && info.Labels["seen"] == "yes" && info.InitContainerResourceReleased
 			})
-			if diff := cmp.Diff(test.after, c.inUse()); diff != "" {
+			if diff := cmp.Diff(test.after, c.inUse(pod.Name)); diff != "" {
 				t.Errorf("in use after the init containers (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-// The node score comes before HAMi's own, which under spread takes the idle node.
+// The node score comes before HAMi's own, which under spread would take the idle
+// node.
 func TestSchedulerHearsTheScore(t *testing.T) {
-	for name, test := range map[string]struct {
-		config hami.Config
-		policy string
-		want   string
-	}{
-		"binpack":            {hami.Config{}, "binpack", "broken"},
-		"spread":             {hami.Config{}, "spread", "broken"},
-		"binpack, score off": {hami.Config{DisableScore: true}, "binpack", "broken"},
-		"spread, score off":  {hami.Config{DisableScore: true}, "spread", "idle"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			idle, broken := hamitest.Node(t, "idle", hamitest.MI300X("A-")), hamitest.Node(t, "broken", hamitest.MI300X("B-"))
-			c := newCluster(t, test.config, idle, broken)
-			first := hamitest.Annotated(hamitest.Pod("first", nil, hamitest.Slice("main")), annotations.UseUUIDKey, "B-0")
-			if node, failed := c.filter(first, "broken"); node != "broken" {
+	for _, policy := range []string{"binpack", "spread"} {
+		t.Run(policy, func(t *testing.T) {
+			idle, broken := policy+"-idle", policy+"-broken"
+			c := newCluster(t, hamitest.Node(t, idle, hamitest.MI300X("A-")), hamitest.Node(t, broken, hamitest.MI300X("B-")))
+			first := hamitest.Annotated(hamitest.Pod(policy+"-first", nil, hamitest.Slice("main")), annotations.UseUUIDKey, "B-0")
+			if node, failed := c.filter(first, broken); node != broken {
 				t.Fatal(failed)
 			}
-			pod := hamitest.Annotated(hamitest.Pod("p", nil, hamitest.Slice("main")), annotations.NodeSchedulerPolicyKey, test.policy)
-			if node, failed := c.filter(pod, "idle", "broken"); node != test.want {
-				t.Errorf("node %q, %v, want %q; the XGMI hive of one is broken already", node, failed, test.want)
+			pod := hamitest.Annotated(hamitest.Pod(policy+"-second", nil, hamitest.Slice("main")), annotations.NodeSchedulerPolicyKey, policy)
+			if node, failed := c.filter(pod, idle, broken); node != broken {
+				t.Errorf("node %q, %v, want the one whose XGMI hive is broken already", node, failed)
 			}
 		})
 	}
@@ -235,16 +260,16 @@ func TestSchedulerHearsTheScore(t *testing.T) {
 
 // Two pods for one node: the second waits until the first is served.
 func TestC48SchedulerBindsOnePodAtATime(t *testing.T) {
-	c := newCluster(t, hami.Config{}, hamitest.Node(t, "node", hamitest.MI300X("GPU-")))
+	c := newCluster(t, hamitest.Node(t, "c48", hamitest.MI300X("c48-")))
 	for _, name := range []string{"first", "second"} {
-		if node, failed := c.filter(hamitest.Pod(name, []corev1.Container{hamitest.Slice("prep")}, hamitest.Plain("main")), "node"); node != "node" {
+		if node, failed := c.filter(hamitest.Pod(name, []corev1.Container{hamitest.Slice("prep")}, hamitest.Plain("main")), "c48"); node != "c48" {
 			t.Fatal(failed)
 		}
 	}
-	if fault := c.bind("first", "node"); fault != "" {
+	if fault := c.bind("first", "c48"); fault != "" {
 		t.Fatal(fault)
 	}
-	node := hamitest.GetNode(t, c.clients, "node")
+	node := hamitest.GetNode(t, c.clients, "c48")
 	if lock, err := annotations.ParseNodeLock(node.Annotations[annotations.NodeLockKey]); err != nil || !lock.OwnedBy("default", "first") {
 		t.Fatalf("lock %v, %v", lock, err)
 	}
@@ -255,10 +280,10 @@ func TestC48SchedulerBindsOnePodAtATime(t *testing.T) {
 	if err := hamitest.WriteNode(c.clients, node); err != nil {
 		t.Fatal(err)
 	}
-	if fault := c.bind("second", "node"); !strings.Contains(fault, "node lock contention") {
+	if fault := c.bind("second", "c48"); !strings.Contains(fault, "node lock contention") {
 		t.Errorf("%q, want contention", fault)
 	}
-	if got := hamitest.GetNode(t, c.clients, "node").Annotations[annotations.NodeLockKey]; got != lock {
+	if got := hamitest.GetNode(t, c.clients, "c48").Annotations[annotations.NodeLockKey]; got != lock {
 		t.Errorf("lock %q, want the first pod's unchanged", got)
 	}
 	// The device plugin serves the first pod, and dies before it releases the lock.
@@ -267,13 +292,13 @@ func TestC48SchedulerBindsOnePodAtATime(t *testing.T) {
 	if _, err := c.clients.CoreV1().Pods("default").Update(context.Background(), pod, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if fault := c.bind("second", "node"); fault != "" {
+	if fault := c.bind("second", "c48"); fault != "" {
 		t.Error(fault)
 	}
 	if phase := c.pod("second").Annotations[annotations.BindPhaseKey]; phase != string(annotations.BindAllocating) {
 		t.Errorf("bind phase %q", phase)
 	}
-	if node := c.pod("second").Spec.NodeName; node != "node" {
+	if node := c.pod("second").Spec.NodeName; node != "c48" {
 		t.Errorf("the second pod is bound to %q", node)
 	}
 }

@@ -19,13 +19,18 @@ import (
 // Nodes is the resource of nodes.
 var Nodes = corev1.SchemeGroupVersion.WithResource("nodes")
 
-// SetClient makes clients HAMi's and gives it what the fake lacks: an API server
-// refuses a patch that names a resourceVersion which is not the object's.
+// SetClient makes clients HAMi's until the test ends.
 func SetClient(tb testing.TB, clients *fake.Clientset) *fake.Clientset {
 	tb.Helper()
 	before := client.KubeClient
 	tb.Cleanup(func() { client.KubeClient = before })
-	client.KubeClient = clients
+	client.KubeClient = GuardVersions(clients)
+	return clients
+}
+
+// GuardVersions gives a fake what it lacks: an API server refuses a patch that
+// names a resourceVersion which is not the object's.
+func GuardVersions(clients *fake.Clientset) *fake.Clientset {
 	clients.PrependReactor("patch", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		var patch struct {
 			Metadata struct {
