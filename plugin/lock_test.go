@@ -19,7 +19,7 @@ func TestLockOfARefusedPodIsReleasedLater(t *testing.T) {
 	r.timing.publish, r.timing.publishLocked, r.timing.publishRetry = time.Hour, time.Hour, time.Hour // not by looking
 	r.start("plugin")
 	r.background()
-	r.mustOnce()
+	eventually(t, "the publisher has looked, for an hour", func() bool { _, ok := r.registered(); return ok })
 	r.bind(r.pod("p", []annotations.Grant{r.grant(0, 16384, 76)}))
 	away := true
 	r.server.break_(func(c apiCall) apiFault {
