@@ -3,6 +3,9 @@ package monitor
 import (
 	"fmt"
 	"net/http/httptest"
+	"os"
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/Project-HAMi/hami-amd/annotations"
@@ -45,6 +48,18 @@ func busyNode(b *testing.B, kernel bool) *rig {
 	return r
 }
 
+// residentMiB is the memory of this process, 0 where the system does not say.
+func residentMiB() float64 {
+	status, _ := os.ReadFile("/proc/self/status")
+	for line := range strings.Lines(string(status)) {
+		if f := strings.Fields(line); len(f) == 3 && f[0] == "VmRSS:" {
+			kib, _ := strconv.ParseFloat(f[1], 64)
+			return kib / 1024
+		}
+	}
+	return 0
+}
+
 // BenchmarkScrape is a whole request for /metrics of a full node.
 func BenchmarkScrape(b *testing.B) {
 	for name, kernel := range map[string]bool{"dmem": true, "hook": false} {
@@ -64,6 +79,7 @@ func BenchmarkScrape(b *testing.B) {
 					b.Fatalf("status %d", w.Code)
 				}
 			}
+			b.ReportMetric(residentMiB(), "MiB-resident")
 		})
 	}
 }

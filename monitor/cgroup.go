@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"path"
+	"slices"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -19,17 +20,35 @@ import (
 // readOnly is a cgroup2 mount that dmem can only read: a monitor must not be
 // able to change a limit. The kernel makes no links there.
 type readOnly struct {
-	fs.FS
-	dir string
+	files fs.FS
+	dir   string
 }
 
-// Open implements fs.FS. Peaks are of no use here, and reading them would be a
-// third of the work.
+// Open implements fs.FS. Peaks are of no use here, and would be a third of the
+// work.
 func (r readOnly) Open(name string) (fs.File, error) {
-	if path.Base(name) == "dmem.peak" {
-		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
+	switch path.Base(name) {
+	case "dmem.peak":
+		return emptyFile{name}, nil
+	case "dmem.current", "dmem.max":
+		return openPlain(r.files, r.dir, name)
 	}
-	return r.FS.Open(name)
+	return r.files.Open(name)
+}
+
+// Stat implements fs.StatFS.
+func (r readOnly) Stat(name string) (fs.FileInfo, error) { return fs.Stat(r.files, name) }
+
+// ReadDir implements fs.ReadDirFS.
+func (r readOnly) ReadDir(name string) ([]fs.DirEntry, error) { return fs.ReadDir(r.files, name) }
+
+// emptyFile is a file without lines.
+type emptyFile struct{ name string }
+
+func (emptyFile) Read([]byte) (int, error) { return 0, io.EOF }
+func (emptyFile) Close() error             { return nil }
+func (f emptyFile) Stat() (fs.FileInfo, error) {
+	return nil, &fs.PathError{Op: "stat", Path: f.name, Err: fs.ErrInvalid}
 }
 
 // OpenWrite implements dmem.FS.
@@ -63,13 +82,14 @@ func newCgroups(dir string) *cgroups {
 // mirrorUID is the annotation with the uid kubelet knows a static pod by.
 const mirrorUID = "kubernetes.io/config.hash"
 
-// find returns the cgroups of a pod and of one of its containers.
-func (c *cgroups) find(pod *corev1.Pod, id string) (podDir, dir string, err error) {
+// find returns the cgroup of a pod with those of its containers, at least of
+// the given one.
+func (c *cgroups) find(pod *corev1.Pod, id string) (known podCgroup, err error) {
 	c.mu.Lock()
-	known := c.pods[pod.UID]
+	known = c.pods[pod.UID]
 	c.mu.Unlock()
-	if dir, ok := known.containers[id]; ok {
-		return known.dir, dir, nil
+	if known.containers[id] != "" {
+		return known, nil
 	}
 	p := dmem.Pod{UID: string(pod.UID), QoS: dmem.QoS(pod.Status.QOSClass)}
 	if uid, ok := pod.Annotations[mirrorUID]; ok {
@@ -77,11 +97,11 @@ func (c *cgroups) find(pod *corev1.Pod, id string) (podDir, dir string, err erro
 	}
 	known = podCgroup{containers: make(map[string]string)}
 	if known.dir, err = c.tree.FindPod(p); err != nil {
-		return "", "", err
+		return podCgroup{}, err
 	}
 	list, err := c.tree.Containers(known.dir)
 	if err != nil {
-		return "", "", err
+		return podCgroup{}, err
 	}
 	for _, ctr := range list {
 		known.containers[ctr.ID] = ctr.Cgroup
@@ -89,11 +109,10 @@ func (c *cgroups) find(pod *corev1.Pod, id string) (podDir, dir string, err erro
 	c.mu.Lock()
 	c.pods[pod.UID] = known
 	c.mu.Unlock()
-	dir, ok := known.containers[id]
-	if !ok {
-		return "", "", fmt.Errorf("container %.80q in %q: %w", id, known.dir, dmem.ErrNoCgroup)
+	if known.containers[id] == "" {
+		return podCgroup{}, fmt.Errorf("container %.80q in %q: %w", id, known.dir, dmem.ErrNoCgroup)
 	}
-	return known.dir, dir, nil
+	return known, nil
 }
 
 // forget drops what is known about a pod, if one of its cgroups is gone.
@@ -133,29 +152,24 @@ func (c *cgroups) regions() (map[string]bool, error) {
 	return regions, nil
 }
 
-// vram is what a cgroup uses of one region.
-type vram struct {
-	bytes uint64
-	limit dmem.Limit // dmem.Max without one
-}
-
-// usage reads a cgroup by region. It is nil where the controller is not
-// enabled for the cgroup, or the cgroup is gone.
-func (c *cgroups) usage(dir string) (map[string]vram, error) {
+// usage reads a cgroup. It is nil where the controller is not enabled for the
+// cgroup, or the cgroup is gone.
+func (c *cgroups) usage(dir string) ([]dmem.Usage, error) {
 	list, err := c.tree.Usage(dir)
 	if errors.Is(err, dmem.ErrNoCgroup) {
 		return nil, nil
 	}
-	if err != nil {
-		return nil, err
+	return list, err
+}
+
+// vramOf is what a cgroup uses of a region, and its limit there.
+func vramOf(usage []dmem.Usage, region string) (bytes uint64, limit dmem.Limit, ok bool) {
+	i := slices.IndexFunc(usage, func(u dmem.Usage) bool { return u.Region == region })
+	switch {
+	case i < 0:
+		return 0, dmem.Max, false
+	case usage[i].Max == nil:
+		return usage[i].Current, dmem.Max, true
 	}
-	byRegion := make(map[string]vram, len(list))
-	for _, u := range list {
-		v := vram{bytes: u.Current, limit: dmem.Max}
-		if u.Max != nil {
-			v.limit = *u.Max
-		}
-		byRegion[u.Region] = v
-	}
-	return byRegion, nil
+	return usage[i].Current, *usage[i].Max, true
 }

@@ -59,103 +59,111 @@ func (a *account) memory() memory {
 	return m
 }
 
+// podReader reads the memory of the containers of one pod.
+type podReader struct {
+	c       *Collector
+	pod     *corev1.Pod
+	regions map[string]bool // what the kernel counts
+	// granted is what the pod's containers were granted of each region.
+	granted map[string]uint64
+	buf     *regionBuffer
+
+	read  bool // the pod's own cgroup
+	usage []dmem.Usage
+}
+
 // memories reads the memory of a container that runs. What is used comes from
 // the kernel where it counts the container's memory, else from the hook's
 // region. The limit is the grant, where the kernel or the hook holds the
 // container to it: a whole GPU has none.
-//
-// podGranted is what the containers of the pod were granted of each region:
-// the plugin's limits are those of the pod's cgroup.
-func (c *Collector) memories(pod *corev1.Pod, ctr *container, regions map[string]bool, podGranted map[string]uint64, buf *regionBuffer) (list []memory, problems []error) {
+func (r *podReader) memories(ctr *container) (list []memory, problems []error) {
 	report := func(err error) {
 		problems = append(problems, fmt.Errorf("container %q: %w", ctr.name, err))
 	}
-	accounts := accounts(ctr.holdings, regions)
-	var inPod, inContainer map[string]vram
+	accounts := accounts(ctr.holdings, r.regions)
+	var own []dmem.Usage
 	for _, a := range accounts {
-		if a.region == "" {
-			continue
+		if a.region != "" {
+			var err error
+			if own, err = r.kernel(ctr.id); err != nil {
+				report(err)
+			}
+			break
 		}
-		var err error
-		if inPod, inContainer, err = c.vramOf(pod, ctr.id); err != nil {
-			report(err)
-		}
-		break
 	}
 	open := false
 	for i := range accounts {
 		a := &accounts[i]
 		m := a.memory()
-		if v, ok := inContainer[a.region]; ok {
-			m.used = &v.bytes
-			m.limit = enforced(a.granted, v.limit, inPod, a.region, podGranted[a.region])
+		if bytes, limit, ok := vramOf(own, a.region); ok {
+			m.used, m.limit = &bytes, r.enforced(a, limit)
 		}
 		open = open || m.used == nil || m.limit == nil
 		list = append(list, m)
 	}
 	if open {
-		if err := c.fromHook(pod, ctr, accounts, list, buf); err != nil && err != errNoRegion {
+		if err := r.fromHook(ctr, accounts, list); err != nil && err != errNoRegion {
 			report(err)
 		}
 	}
 	return list, problems
 }
 
-// enforced is the limit of a container that was granted that many bytes, nil
-// if its own cgroup and its pod's limit it to no less. A limit above what the
-// pod was granted is not one that follows from grants.
-func enforced(granted uint64, own dmem.Limit, inPod map[string]vram, region string, podGranted uint64) *uint64 {
-	pods := dmem.Max
-	if v, ok := inPod[region]; ok {
-		pods = v.limit
+// kernel reads the cgroup of a container, and once that of the pod.
+func (r *podReader) kernel(id string) (own []dmem.Usage, err error) {
+	cgroups := r.c.cgroups
+	known, err := cgroups.find(r.pod, id)
+	if err != nil {
+		return nil, err
 	}
-	if uint64(own) > granted && uint64(pods) > podGranted {
-		return nil
+	dir := known.containers[id]
+	if own, err = cgroups.usage(dir); err != nil {
+		return nil, err
 	}
-	limit := min(granted, uint64(own), uint64(pods))
-	return &limit
+	if own == nil {
+		cgroups.forget(r.pod.UID, dir)
+		return nil, nil
+	}
+	if !r.read {
+		r.read = true
+		r.usage, err = cgroups.usage(known.dir)
+	}
+	return own, err
 }
 
-// vramOf reads the cgroups of a pod and of one of its containers.
-func (c *Collector) vramOf(pod *corev1.Pod, id string) (inPod, inContainer map[string]vram, err error) {
-	podDir, dir, err := c.cgroups.find(pod, id)
-	if err != nil {
-		return nil, nil, err
+// enforced is the limit of a container whose cgroup has the given one, nil if
+// neither that nor its pod's limits it to its grant. The plugin's limits are
+// the pod's. One above what the pod was granted does not follow from grants.
+func (r *podReader) enforced(a *account, own dmem.Limit) *uint64 {
+	_, pods, _ := vramOf(r.usage, a.region)
+	if uint64(own) > a.granted && uint64(pods) > r.granted[a.region] {
+		return nil
 	}
-	if inContainer, err = c.cgroups.usage(dir); err != nil {
-		return nil, nil, err
-	}
-	if inContainer == nil {
-		c.cgroups.forget(pod.UID, dir)
-		return nil, nil, nil
-	}
-	if inPod, err = c.cgroups.usage(podDir); err != nil {
-		return nil, inContainer, err
-	}
-	return inPod, inContainer, nil
+	limit := min(a.granted, uint64(own), uint64(pods))
+	return &limit
 }
 
 // fromHook fills in what the kernel does not say, from the hook's region. The
 // limit there counts only as far as it shows that the hook enforces the grant:
 // the container could have written any other number.
-func (c *Collector) fromHook(pod *corev1.Pod, ctr *container, accounts []account, list []memory, buf *regionBuffer) error {
-	path, err := regionPath(c.hookPath, string(pod.UID), ctr.name)
+func (r *podReader) fromHook(ctr *container, accounts []account, list []memory) error {
+	path, err := regionPath(r.c.hookPath, string(r.pod.UID), ctr.name)
 	if err != nil {
 		return err
 	}
-	r, err := readRegion(path, min(len(ctr.holdings), regionDevices), buf)
+	found, err := readRegion(path, min(len(ctr.holdings), regionDevices), r.buf)
 	if err != nil {
 		return err
 	}
 	for i := range list {
 		m, a := &list[i], &accounts[i]
-		if len(a.holdings) > 1 || m.index >= len(r.used) {
+		if len(a.holdings) > 1 || m.index >= len(found.used) {
 			continue // partitions are granted whole, without the hook
 		}
 		if m.used == nil {
-			m.used = &r.used[m.index]
+			m.used = &found.used[m.index]
 		}
-		if limit := r.limits[m.index]; m.limit == nil && limit > 0 && limit <= a.granted {
+		if limit := found.limits[m.index]; m.limit == nil && limit > 0 && limit <= a.granted {
 			m.limit = &a.granted
 		}
 	}

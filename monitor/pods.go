@@ -55,11 +55,11 @@ func (c *Collector) readPod(pod *corev1.Pod, known *devices, regions map[string]
 	d := c.decode(pod, known)
 	r := podResult{containers: d.containers, problems: slices.Clip(d.problems)}
 	r.memories = make([][]memory, len(r.containers))
-	granted := make(map[string]uint64)
+	reader := podReader{c: c, pod: pod, regions: regions, granted: make(map[string]uint64), buf: buf}
 	for _, ctr := range r.containers {
 		for _, h := range ctr.holdings {
 			if h.device != nil && h.device.gpu != nil {
-				granted[h.device.gpu.region] += h.bytes
+				reader.granted[h.device.gpu.region] += h.bytes
 			}
 		}
 	}
@@ -68,7 +68,7 @@ func (c *Collector) readPod(pod *corev1.Pod, known *devices, regions map[string]
 			continue
 		}
 		var problems []error
-		r.memories[i], problems = c.memories(pod, &r.containers[i], regions, granted, buf)
+		r.memories[i], problems = reader.memories(&r.containers[i])
 		r.problems = append(r.problems, problems...)
 	}
 	return r
