@@ -159,7 +159,11 @@ func (c *Collector) collect(ctx context.Context, ch chan<- prometheus.Metric) {
 	known, regions := c.readNode(ctx, out)
 	gpus := make([]<-chan singleflight.Result, len(known.gpus))
 	for i, g := range known.gpus {
-		gpus[i] = c.flights.DoChan("gpu/"+string(g.bdf), func() (any, error) { return readSensors(c.sysfs, g.bdf, g.apu) })
+		gpus[i] = c.flights.DoChan("gpu/"+string(g.bdf), func() (any, error) {
+			var r gpuResult
+			r.sensors, r.problems = readSensors(c.sysfs, g.bdf, g.apu)
+			return r, nil
+		})
 	}
 	pods := c.pods(out)
 	results := make([]<-chan singleflight.Result, len(pods))
@@ -172,14 +176,11 @@ func (c *Collector) collect(ctx context.Context, ch chan<- prometheus.Metric) {
 	}
 
 	for i, g := range known.gpus {
-		s, err := wait[sensors](ctx, gpus[i])
-		if errors.Is(err, context.Cause(ctx)) && ctx.Err() != nil {
-			err = fmt.Errorf("gpu %s was not read: %w", g.bdf, err)
-		}
+		r, err := wait[gpuResult](ctx, gpus[i])
 		if err != nil {
-			out.problem(err)
+			out.problem(fmt.Errorf("gpu %s was not read: %w", g.bdf, err))
 		}
-		c.putGPU(out, g, s)
+		c.putGPU(out, g, r)
 	}
 	late := 0
 	for i, pod := range pods {
@@ -241,17 +242,26 @@ func (c *Collector) pods(out *output) []*corev1.Pod {
 	return pods
 }
 
-func (c *Collector) putGPU(out *output, g *gpu, s sensors) {
+// gpuResult is what was read about a GPU.
+type gpuResult struct {
+	sensors
+	problems []error
+}
+
+func (c *Collector) putGPU(out *output, g *gpu, r gpuResult) {
+	for _, err := range r.problems {
+		out.problem(err)
+	}
 	labels := []string{c.node, strconv.FormatUint(uint64(g.index), 10), g.id, g.typ}
 	for _, m := range []struct {
 		desc  *prometheus.Desc
 		value *float64
 	}{
-		{c.descs.hostUsed, s.usedBytes},
-		{c.descs.hostTotal, s.totalBytes},
-		{c.descs.hostBusy, s.busyPercent},
-		{c.descs.hostTemperature, s.temperatureC},
-		{c.descs.hostPower, s.powerW},
+		{c.descs.hostUsed, r.usedBytes},
+		{c.descs.hostTotal, r.totalBytes},
+		{c.descs.hostBusy, r.busyPercent},
+		{c.descs.hostTemperature, r.temperatureC},
+		{c.descs.hostPower, r.powerW},
 	} {
 		if m.value != nil {
 			out.put(m.desc, *m.value, labels...)

@@ -3,8 +3,8 @@ package monitor
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,10 +17,12 @@ import (
 type nodeState struct {
 	inventory *partition.Inventory // nil before discovery worked once
 	regions   map[string]bool      // what dmem counts
-	err       error                // why part of it is missing or old
+	errs      []error              // why part of it is missing or old
 
-	// registered is the annotation that devices was made from.
-	registered string
+	// value is the register annotation that devices was made from, registered
+	// what it says, or the last one before it that said anything.
+	value      string
+	registered []annotations.Device
 	devices    *devices
 	problems   []error // about them
 }
@@ -40,31 +42,37 @@ func (c *Collector) readNode(ctx context.Context, out *output) (*devices, map[st
 	c.mu.Unlock()
 	found, err := wait[nodeState](short, flight)
 	if err != nil {
-		out.problem(fmt.Errorf("discover gpus: %w", err))
 		found = last
-	} else if found.err != nil {
-		out.problem(found.err)
+		found.errs = []error{fmt.Errorf("discover gpus: %w", err)}
 	}
 
-	value := c.registered(out)
-	if last.devices != nil && last.registered == value && last.inventory == found.inventory {
-		found.registered, found.devices, found.problems = value, last.devices, last.problems
+	found.value = c.registered(out)
+	if last.devices != nil && last.value == found.value && last.inventory == found.inventory {
+		found.registered, found.devices, found.problems = last.registered, last.devices, last.problems
 	} else {
-		found.registered = value
-		list, err := annotations.DecodeDevices(value)
-		found.devices, found.problems = newDevices(list, found.inventory, c.node)
-		c.findAPUs(found.devices)
-		if err != nil {
-			found.problems = append(found.problems, fmt.Errorf("node %q: annotation %s: %w", c.node, annotations.NodeRegisterKey, err))
-		}
+		c.name(&found, last)
 	}
-	for _, err := range found.problems {
+	for _, err := range slices.Concat(found.errs, found.problems) {
 		out.problem(err)
 	}
 	c.mu.Lock()
 	c.last = found
 	c.mu.Unlock()
 	return found.devices, found.regions
+}
+
+// name makes the devices of a node. An annotation that cannot be read says
+// nothing, so the devices that were registered before are still good.
+func (c *Collector) name(found *nodeState, last nodeState) {
+	var err error
+	if found.registered, err = annotations.DecodeDevices(found.value); err != nil {
+		found.registered = last.registered
+	}
+	found.devices, found.problems = newDevices(found.registered, found.inventory, c.node)
+	c.findAPUs(found.devices)
+	if err != nil {
+		found.problems = append(found.problems, fmt.Errorf("node %q: annotation %s: %w", c.node, annotations.NodeRegisterKey, err))
+	}
 }
 
 // lookAtNode reads sysfs and the root cgroup. What discovery skips is not a
@@ -77,12 +85,13 @@ func (c *Collector) lookAtNode() nodeState {
 		c.mu.Lock()
 		s.inventory = c.last.inventory
 		c.mu.Unlock()
-		s.err = fmt.Errorf("discover gpus: %w", err)
+		s.errs = append(s.errs, fmt.Errorf("discover gpus: %w", err))
 	} else {
 		s.inventory = scan.Inventory
 	}
-	s.regions, err = c.cgroups.regions()
-	s.err = errors.Join(s.err, err)
+	if s.regions, err = c.cgroups.regions(); err != nil {
+		s.errs = append(s.errs, err)
+	}
 	return s
 }
 

@@ -28,21 +28,20 @@ type sensors struct {
 const maxAttribute = 128
 
 // readSensors reads the files below bus/pci/devices/<bdf>. No device node is
-// opened, so that nothing here counts as a user of the GPU or of KFD. An error
-// tells of files that are there and cannot be read or make no sense; the other
-// values are good.
+// opened, so that nothing here counts as a user of the GPU or of KFD. Problems
+// are files that are there and cannot be read or make no sense; the other values
+// are good.
 //
 // apu is a GPU that is part of a CPU. What it calls its VRAM is a piece of
 // system memory that the BIOS set aside, and HIP's memory is GTT.
-func readSensors(sysfs string, bdf partition.BDF, apu bool) (sensors, error) {
+func readSensors(sysfs string, bdf partition.BDF, apu bool) (s sensors, problems []error) {
 	device, err := openDevice(sysfs, bdf)
 	if err != nil {
-		return sensors{}, fmt.Errorf("gpu %s: %w", bdf, err)
+		return sensors{}, []error{fmt.Errorf("gpu %s: %w", bdf, err)}
 	}
 	defer device.Close()
 
 	d := attributes{root: device}
-	var s sensors
 	hwmon, dir, err := openHwmon(device)
 	if err != nil {
 		d.errs = append(d.errs, err)
@@ -64,10 +63,10 @@ func readSensors(sysfs string, bdf partition.BDF, apu bool) (sensors, error) {
 		d.errs = append(d.errs, fmt.Errorf("gpu_busy_percent: want 0 to 100, have %g", *s.busyPercent))
 		s.busyPercent = nil
 	}
-	if len(d.errs) > 0 {
-		return s, fmt.Errorf("gpu %s: %w", bdf, errors.Join(d.errs...))
+	for _, err := range d.errs {
+		problems = append(problems, fmt.Errorf("gpu %s: %w", bdf, err))
 	}
-	return s, nil
+	return s, problems
 }
 
 // hasVDDNB reports whether a GPU's sensors have a voltage of that name.

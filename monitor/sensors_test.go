@@ -66,9 +66,9 @@ func TestSensorsOfMachines(t *testing.T) {
 		t.Run(machine, func(t *testing.T) {
 			sysfs := fixturetest.Machine(t, machine)
 			g := firstGPU(t, sysfs)
-			got, err := readSensors(sysfs, g.BDF, g.APU)
-			if err != nil {
-				t.Error(err)
+			got, problems := readSensors(sysfs, g.BDF, g.APU)
+			if problems != nil {
+				t.Error(problems)
 			}
 			if got.show() != want {
 				t.Errorf("got  %s\nwant %s", got.show(), want)
@@ -197,12 +197,15 @@ func TestSensors(t *testing.T) {
 						fixturetest.Remove(t, sysfs, place(name))
 					}
 				})
-			got, err := readSensors(sysfs, bdf, false)
+			got, problems := readSensors(sysfs, bdf, false)
 			if diff := cmp.Diff(tt.want, got.show()); diff != "" {
 				t.Errorf("sensors (-want +got):\n%s", diff)
 			}
-			if tt.err == "" && err != nil || tt.err != "" && (err == nil || !strings.Contains(err.Error(), tt.err) || !strings.Contains(err.Error(), string(bdf))) {
-				t.Errorf("error %v, want %q", err, tt.err)
+			switch {
+			case tt.err == "" && problems == nil:
+			case tt.err != "" && len(problems) == 1 && strings.HasPrefix(problems[0].Error(), "gpu "+string(bdf)+": ") && strings.Contains(problems[0].Error(), tt.err):
+			default:
+				t.Errorf("problems %v, want %q", problems, tt.err)
 			}
 		})
 	}
@@ -214,8 +217,8 @@ func TestSensorsOfNoGPU(t *testing.T) {
 		"gone":     {sysfs, "0000:ff:00.0"},
 		"no sysfs": {filepath.Join(sysfs, "none"), "0000:03:00.0"},
 	} {
-		if got, err := readSensors(tt.sysfs, partition.BDF(tt.bdf), false); !errors.Is(err, fs.ErrNotExist) || got != (sensors{}) {
-			t.Errorf("%s: %s, %v", name, got.show(), err)
+		if got, problems := readSensors(tt.sysfs, partition.BDF(tt.bdf), false); len(problems) != 1 || !errors.Is(problems[0], fs.ErrNotExist) || got != (sensors{}) {
+			t.Errorf("%s: %s, %v", name, got.show(), problems)
 		}
 	}
 }
@@ -227,9 +230,9 @@ func TestSensorsStayInSysfs(t *testing.T) {
 	outside := t.TempDir()
 	fixturetest.Write(t, outside, "busy", "77\n")
 	fixturetest.Link(t, sysfs, deviceDir(bdf)+"/gpu_busy_percent", filepath.Join(outside, "busy"))
-	got, err := readSensors(sysfs, bdf, false)
-	if got.busyPercent != nil || err == nil {
-		t.Errorf("busy %s, %v", got.show(), err)
+	got, problems := readSensors(sysfs, bdf, false)
+	if got.busyPercent != nil || len(problems) != 1 {
+		t.Errorf("busy %s, %v", got.show(), problems)
 	}
 	if got.usedBytes == nil {
 		t.Error("the other attributes are not read")

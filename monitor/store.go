@@ -1,8 +1,10 @@
 package monitor
 
 import (
+	"errors"
 	"fmt"
 	"maps"
+	"net/url"
 	"slices"
 	"sync"
 
@@ -79,8 +81,12 @@ func (s *store[T]) set(obj any) error {
 
 func key(o metav1.Object) string { return o.GetNamespace() + "/" + o.GetName() }
 
-// seen notes how a request to the API server went.
+// seen notes how a request to the API server went. The URL, with a timeout that
+// differs each time, is left out of the error: the same failure reads the same.
 func (s *store[T]) seen(err error) {
+	if ue, ok := errors.AsType[*url.Error](err); ok {
+		err = ue.Err
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.err = err

@@ -162,7 +162,7 @@ func TestRunWithoutAnAPIServer(t *testing.T) {
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	if code, body := get(t, address, "/readyz"); code != 503 || !strings.Contains(body, monitor.ErrNotListed.Error()) {
+	if code, body := get(t, address, "/readyz"); code != 503 || !strings.Contains(body, monitor.ErrNotListed.Error()) || strings.Contains(body, "timeout") {
 		t.Errorf("/readyz: %d %s", code, body)
 	}
 	code, body := get(t, address, "/metrics")
