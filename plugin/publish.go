@@ -10,7 +10,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
@@ -232,14 +231,16 @@ func (p *publisher) reportCapacity(ctx context.Context, node *corev1.Node, s *Sn
 }
 
 // differences are the entries of a merge patch that makes the two resources
-// what they shall be; nil for none.
+// what they shall be; nil for none. They are compared as floats, which hold
+// every sum of MiB or CUs exactly: Quantity's own comparison writes out all
+// digits, so that 1e999999999 in a node's status would keep it busy for hours.
 func differences(have corev1.ResourceList, want map[corev1.ResourceName]int64) map[corev1.ResourceName]*string {
 	d := make(map[corev1.ResourceName]*string)
 	for _, name := range []corev1.ResourceName{amd.DefaultMemoryName, amd.DefaultCoreName} {
 		now, there := have[name]
 		value, wanted := want[name]
 		switch {
-		case wanted && (!there || now.Cmp(*resource.NewQuantity(value, resource.DecimalSI)) != 0):
+		case wanted && (!there || now.AsApproximateFloat64() != float64(value)):
 			text := strconv.FormatInt(value, 10)
 			d[name] = &text
 		case !wanted && there:

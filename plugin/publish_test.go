@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/Project-HAMi/hami-amd/amd"
 	"github.com/Project-HAMi/hami-amd/annotations"
 	"github.com/Project-HAMi/hami-amd/partition"
 )
@@ -275,4 +276,27 @@ func TestModeChangesInUse(t *testing.T) {
 			t.Errorf("events %q, want none", got)
 		}
 	})
+}
+
+func TestCapacityIsComparedInNoTime(t *testing.T) {
+	const memory, cores = amd.DefaultMemoryName, amd.DefaultCoreName
+	want := map[corev1.ResourceName]int64{memory: 1572736, cores: 2432}
+	text := func(s string) *string { return &s }
+	for name, tc := range map[string]struct {
+		memory, cores string
+		want          map[corev1.ResourceName]*string
+	}{
+		"as it shall be":            {"1572736", "2432", map[corev1.ResourceName]*string{}},
+		"the same, written as kilo": {"1572736", "2.432k", map[corev1.ResourceName]*string{}},
+		"one less":                  {"1572735", "2432", map[corev1.ResourceName]*string{memory: text("1572736")}},
+		"a thousandth more":         {"1572736001m", "2432", map[corev1.ResourceName]*string{memory: text("1572736")}},
+		"a thousand million digits": {"1e999999999", "2432", map[corev1.ResourceName]*string{memory: text("1572736")}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			have := corev1.ResourceList{memory: resource.MustParse(tc.memory), cores: resource.MustParse(tc.cores)}
+			if d := cmp.Diff(tc.want, differences(have, want)); d != "" {
+				t.Error(d)
+			}
+		})
+	}
 }
