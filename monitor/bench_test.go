@@ -65,8 +65,9 @@ func BenchmarkScrape(b *testing.B) {
 	for name, kernel := range map[string]bool{"dmem": true, "hook": false} {
 		b.Run(name, func(b *testing.B) {
 			r := busyNode(b, kernel)
-			// Five metrics for 8 GPUs, four for 200 containers, and success.
-			const series = 5*8 + 4*200 + 1
+			// Five metrics for 8 GPUs, seven for 64 partitions, five for 200
+			// containers, and success.
+			const series = 5*8 + 7*64 + 5*200 + 1
 			if got := countLines(r.text()); got != series || r.problemText() != "" {
 				b.Fatalf("%d series, want %d; problems: %s", got, series, r.problemText())
 			}

@@ -167,7 +167,11 @@ func (c *Collector) collect(ctx context.Context, ch chan<- prometheus.Metric) {
 	}
 	pods := c.pods(out)
 	results := make([]<-chan singleflight.Result, len(pods))
+	committed := make(map[string]commitment)
 	for i, pod := range pods {
+		for _, own := range c.decode(pod, known).committed {
+			committed[own.id] = committed[own.id].plus(own)
+		}
 		results[i] = c.flights.DoChan("pod/"+pod.Namespace+"/"+pod.Name+"/"+string(pod.UID), func() (any, error) {
 			buf := <-c.readers
 			defer func() { c.readers <- buf }()
@@ -181,6 +185,9 @@ func (c *Collector) collect(ctx context.Context, ch chan<- prometheus.Metric) {
 			out.problem(fmt.Errorf("gpu %s was not read: %w", g.bdf, err))
 		}
 		c.putGPU(out, g, r)
+	}
+	for _, dev := range known.registered {
+		c.putRegistered(out, dev, committed[dev.ID])
 	}
 	late := 0
 	for i, pod := range pods {

@@ -18,6 +18,27 @@ import (
 
 // everything is all that is served of a card with one slice on it.
 const everything = `
+# HELP hami_gpu_committed_compute_units Compute units of the device given to pods.
+# TYPE hami_gpu_committed_compute_units gauge
+hami_gpu_committed_compute_units{device_index="0",device_type="AMD Radeon RX 9060 XT",device_uuid="8fff7590-0000-1000-804e-19c27ab3d650",node="gpu-node",zone="vGPU"} 8
+# HELP hami_gpu_committed_memory_bytes Memory of the device given to pods, in bytes.
+# TYPE hami_gpu_committed_memory_bytes gauge
+hami_gpu_committed_memory_bytes{device_index="0",device_type="AMD Radeon RX 9060 XT",device_uuid="8fff7590-0000-1000-804e-19c27ab3d650",node="gpu-node",zone="vGPU"} 4.294967296e+09
+# HELP hami_gpu_committed_shares Containers that share the device; all that may while one of them has it whole.
+# TYPE hami_gpu_committed_shares gauge
+hami_gpu_committed_shares{device_index="0",device_type="AMD Radeon RX 9060 XT",device_uuid="8fff7590-0000-1000-804e-19c27ab3d650",node="gpu-node",zone="vGPU"} 1
+# HELP hami_gpu_healthy 1 if the node registers the device as healthy, 0 if not.
+# TYPE hami_gpu_healthy gauge
+hami_gpu_healthy{device_index="0",device_type="AMD Radeon RX 9060 XT",device_uuid="8fff7590-0000-1000-804e-19c27ab3d650",node="gpu-node",zone="vGPU"} 1
+# HELP hami_gpu_registered_compute_units Compute units of the device.
+# TYPE hami_gpu_registered_compute_units gauge
+hami_gpu_registered_compute_units{device_index="0",device_type="AMD Radeon RX 9060 XT",device_uuid="8fff7590-0000-1000-804e-19c27ab3d650",node="gpu-node",zone="vGPU"} 32
+# HELP hami_gpu_registered_memory_bytes Memory of the device the scheduler may give out, in bytes.
+# TYPE hami_gpu_registered_memory_bytes gauge
+hami_gpu_registered_memory_bytes{device_index="0",device_type="AMD Radeon RX 9060 XT",device_uuid="8fff7590-0000-1000-804e-19c27ab3d650",node="gpu-node",zone="vGPU"} 1.7095983104e+10
+# HELP hami_gpu_registered_shares Containers that may share the device.
+# TYPE hami_gpu_registered_shares gauge
+hami_gpu_registered_shares{device_index="0",device_type="AMD Radeon RX 9060 XT",device_uuid="8fff7590-0000-1000-804e-19c27ab3d650",node="gpu-node",zone="vGPU"} 2
 # HELP hami_host_gpu_memory_total_bytes Memory of the GPU, in bytes.
 # TYPE hami_host_gpu_memory_total_bytes gauge
 hami_host_gpu_memory_total_bytes{device_index="0",device_type="AMD Radeon RX 9060 XT",device_uuid="8fff7590-0000-1000-804e-19c27ab3d650",node="gpu-node",zone="vGPU"} 1.7095983104e+10
@@ -39,6 +60,9 @@ hami_vgpu_compute_units{container="c0",device_uuid="8fff7590-0000-1000-804e-19c2
 # HELP hami_vgpu_effective_compute_units Effective compute units of the container's mask: XCCs times the fewest CUs on any XCC.
 # TYPE hami_vgpu_effective_compute_units gauge
 hami_vgpu_effective_compute_units{container="c0",device_uuid="8fff7590-0000-1000-804e-19c27ab3d650",namespace="ns",pod="p",vdevice_index="0",zone="vGPU"} 8
+# HELP hami_vgpu_memory_granted_bytes Device memory the container was granted, in bytes, whether or not anything holds it to that.
+# TYPE hami_vgpu_memory_granted_bytes gauge
+hami_vgpu_memory_granted_bytes{container="c0",device_uuid="8fff7590-0000-1000-804e-19c27ab3d650",namespace="ns",pod="p",vdevice_index="0",zone="vGPU"} 4.294967296e+09
 # HELP hami_vgpu_memory_limit_bytes Device memory the container is held to, in bytes; absent where nothing enforces a limit.
 # TYPE hami_vgpu_memory_limit_bytes gauge
 hami_vgpu_memory_limit_bytes{container="c0",device_uuid="8fff7590-0000-1000-804e-19c27ab3d650",namespace="ns",pod="p",vdevice_index="0",zone="vGPU"} 4.294967296e+09
@@ -78,6 +102,10 @@ func TestNamesAndLabels(t *testing.T) {
 		"hami_vgpumonitor_collect_success": "node",
 		// These are this module's own.
 		"hami_vgpu_compute_units": container, "hami_vgpu_effective_compute_units": container,
+		"hami_vgpu_memory_granted_bytes":   container,
+		"hami_gpu_registered_memory_bytes": host, "hami_gpu_committed_memory_bytes": host,
+		"hami_gpu_registered_compute_units": host, "hami_gpu_committed_compute_units": host,
+		"hami_gpu_registered_shares": host, "hami_gpu_committed_shares": host, "hami_gpu_healthy": host,
 	}
 	d := newDescs()
 	got := make(map[string]string)
@@ -168,19 +196,25 @@ func TestHostSeriesWithoutKFD(t *testing.T) {
 	}
 }
 
+// sensorMetrics are those that go by the physical GPU.
+var sensorMetrics = []string{
+	"hami_host_gpu_memory_used_bytes", "hami_host_gpu_memory_total_bytes", "hami_host_gpu_utilization_ratio",
+	"hami_host_gpu_temperature_celsius", "hami_host_gpu_power_usage_watts",
+}
+
 // What the annotation does not name, discovery does.
 func TestHostSeriesOfUnregisteredGPUs(t *testing.T) {
 	r := newRig(t, "mi300x-spx-8", partition.ModeCU)
-	want := r.text()
+	want := r.text(sensorMetrics...)
 	for name, value := range map[string]string{"none": "", "a part": r.registered(t, 0, 3), "not this node's": "[]"} {
 		r.cluster.node.Annotations[annotations.NodeRegisterKey] = value
-		if diff := cmp.Diff(want, r.text()); diff != "" {
+		if diff := cmp.Diff(want, r.text(sensorMetrics...)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 		r.wantProblems()
 	}
 	delete(r.cluster.node.Annotations, annotations.NodeRegisterKey)
-	if got := r.text(); got != want {
+	if got := r.text(sensorMetrics...); got != want {
 		t.Errorf("without the annotation:\n%s", got)
 	}
 }

@@ -11,14 +11,20 @@ import (
 // zone is a label of all metrics of HAMi's monitors.
 const zone = "vGPU"
 
-// descs are the metrics. The names up to effectiveCUs, and their labels, are
+// descs are the metrics. The names up to success, and their labels, are
 // those of HAMi's NVIDIA monitor, so that one dashboard shows both.
 type descs struct {
 	memoryUsed, memoryLimit                                   *prometheus.Desc
 	hostUsed, hostTotal, hostBusy, hostTemperature, hostPower *prometheus.Desc
 	success                                                   *prometheus.Desc
-	cus, effectiveCUs                                         *prometheus.Desc
+	cus, effectiveCUs, memoryGranted                          *prometheus.Desc
+	registered, committed                                     shareDescs
+	healthy                                                   *prometheus.Desc
 }
+
+// shareDescs are what a device has, or has given out, of each thing that pods
+// share.
+type shareDescs struct{ memory, cus, shares *prometheus.Desc }
 
 func newDescs() descs {
 	of := func(name, help string, labels ...string) *prometheus.Desc {
@@ -37,13 +43,27 @@ func newDescs() descs {
 		success:         of("hami_vgpumonitor_collect_success", "1 if everything could be collected, 0 if any part could not.", "node"),
 		cus:             of("hami_vgpu_compute_units", "Compute units the container holds on the device; 0 is a slice of memory alone.", container...),
 		effectiveCUs:    of("hami_vgpu_effective_compute_units", "Effective compute units of the container's mask: XCCs times the fewest CUs on any XCC.", container...),
+		memoryGranted:   of("hami_vgpu_memory_granted_bytes", "Device memory the container was granted, in bytes, whether or not anything holds it to that.", container...),
+		registered: shareDescs{
+			memory: of("hami_gpu_registered_memory_bytes", "Memory of the device the scheduler may give out, in bytes.", host...),
+			cus:    of("hami_gpu_registered_compute_units", "Compute units of the device.", host...),
+			shares: of("hami_gpu_registered_shares", "Containers that may share the device.", host...),
+		},
+		committed: shareDescs{
+			memory: of("hami_gpu_committed_memory_bytes", "Memory of the device given to pods, in bytes.", host...),
+			cus:    of("hami_gpu_committed_compute_units", "Compute units of the device given to pods.", host...),
+			shares: of("hami_gpu_committed_shares", "Containers that share the device; all that may while one of them has it whole.", host...),
+		},
+		healthy: of("hami_gpu_healthy", "1 if the node registers the device as healthy, 0 if not.", host...),
 	}
 }
 
 func (d *descs) all() []*prometheus.Desc {
 	return []*prometheus.Desc{
 		d.memoryUsed, d.memoryLimit, d.hostUsed, d.hostTotal, d.hostBusy, d.hostTemperature, d.hostPower,
-		d.success, d.cus, d.effectiveCUs,
+		d.success, d.cus, d.effectiveCUs, d.memoryGranted,
+		d.registered.memory, d.registered.cus, d.registered.shares,
+		d.committed.memory, d.committed.cus, d.committed.shares, d.healthy,
 	}
 }
 

@@ -41,7 +41,9 @@ func (d *device) hard() bool { return d.Mode != "" }
 // devices are the GPUs of a node, and what grants can name.
 type devices struct {
 	gpus []*gpu // in order of PCI address
-	byID map[string]*device
+	// registered are the devices the scheduler gives out, in its order.
+	registered []*device
+	byID       map[string]*device
 }
 
 // newDevices puts together what the node registered with HAMi and what
@@ -62,6 +64,7 @@ func newDevices(registered []annotations.Device, inv *partition.Inventory, node 
 	for i := range registered {
 		dev := &device{Device: registered[i]}
 		d.byID[dev.ID] = dev
+		d.registered = append(d.registered, dev)
 		bdf, err := partition.ParseBDF(dev.CustomInfo.PCIBDF)
 		if err != nil {
 			problems = append(problems, fmt.Errorf("registered device %q: %w", dev.ID, err))

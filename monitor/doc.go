@@ -16,10 +16,22 @@
 //	hami_vgpu_memory_limit_bytes          the same
 //	hami_vgpumonitor_collect_success      node; 1, or 0 if any part failed
 //
-// and two of its own with the labels of the container metrics:
+// and some of its own, with the labels of the container metrics:
 //
+//	hami_vgpu_memory_granted_bytes        the memory the container was granted, enforced or not
 //	hami_vgpu_compute_units               the CUs the container holds of the device
 //	hami_vgpu_effective_compute_units     those that its mask makes effective
+//
+// and with the labels of the GPU metrics, for each device that the node
+// registers, which is a GPU or a partition of one:
+//
+//	hami_gpu_registered_memory_bytes      what the scheduler may give out
+//	hami_gpu_registered_compute_units
+//	hami_gpu_registered_shares
+//	hami_gpu_committed_memory_bytes       what it has given to pods, as it counts
+//	hami_gpu_committed_compute_units
+//	hami_gpu_committed_shares             all, while one container has the GPU whole
+//	hami_gpu_healthy                      1, or 0 while the node registers it as unhealthy
 //
 // What is not known is absent, and never 0. The kernel does not account compute
 // time to processes, so there is no utilization by container.
@@ -35,6 +47,9 @@
 //     partition mode.
 //   - What a container holds: the pod annotations hami.io/amd-devices-allocated,
 //     hami.io/amd-cu-containers and hami.io/amd-cu-allocated.
+//   - What pods hold of a device: the same annotation, where a pod counts with
+//     the most it may hold at once, as an init container can hold more than what
+//     comes after it.
 //   - Memory a container uses: dmem.current of its cgroup, else the shared
 //     region of the memory hook. The kernel counts by the GPU: a container with
 //     several partitions of one GPU has one series for them, with the index of

@@ -42,20 +42,12 @@ type container struct {
 // is a problem and does not count, and so is an annotation that cannot be
 // read; what the others say is still good.
 func holdings(pod *corev1.Pod, known *devices) (list []container, problems []error) {
-	value, ok := pod.Annotations[annotations.AllocatedKey]
-	if !ok || finished(pod) {
-		return nil, nil
-	}
-	list, asks := containers(pod)
-	if !slices.Contains(asks, true) {
-		return nil, nil
-	}
-	grants, err := annotations.DecodePod(value)
-	if err == nil {
-		grants, err = grants.Align(asks)
-	}
-	if err != nil {
-		return nil, []error{fmt.Errorf("annotation %s: %w", annotations.AllocatedKey, err)}
+	list, grants, err := podGrants(pod)
+	if grants == nil {
+		if err != nil {
+			problems = append(problems, err)
+		}
+		return nil, problems
 	}
 	masks, problems := readMasks(pod, grants)
 	held := list[:0]
@@ -78,6 +70,28 @@ func holdings(pod *corev1.Pod, known *devices) (list []container, problems []err
 		held = append(held, c)
 	}
 	return held, problems
+}
+
+// podGrants are the containers of a pod with what the scheduler granted each of
+// them. The grants are nil for a pod that holds none, or whose annotation cannot
+// be read.
+func podGrants(pod *corev1.Pod) ([]container, annotations.PodGrants, error) {
+	value, ok := pod.Annotations[annotations.AllocatedKey]
+	if !ok || finished(pod) {
+		return nil, nil, nil
+	}
+	list, asks := containers(pod)
+	if !slices.Contains(asks, true) {
+		return nil, nil, nil
+	}
+	grants, err := annotations.DecodePod(value)
+	if err == nil {
+		grants, err = grants.Align(asks)
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("annotation %s: %w", annotations.AllocatedKey, err)
+	}
+	return list, grants, nil
 }
 
 // containers are the pod's containers in the order of the spec, init

@@ -13,6 +13,7 @@ import (
 type memory struct {
 	index       int
 	id          string
+	granted     uint64
 	used, limit *uint64
 }
 
@@ -52,7 +53,7 @@ func accounts(holdings []holding, regions map[string]bool) []account {
 // where it stands for several of its partitions.
 func (a *account) memory() memory {
 	first := a.holdings[0]
-	m := memory{index: first.index, id: first.id}
+	m := memory{index: first.index, id: first.id, granted: a.granted}
 	if len(a.holdings) > 1 {
 		m.id = first.device.gpu.id
 	}

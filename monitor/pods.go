@@ -23,6 +23,7 @@ type decodedPod struct {
 	pod        *corev1.Pod
 	known      *devices
 	containers []container
+	committed  []commitment
 	problems   []error
 }
 
@@ -37,6 +38,7 @@ func (c *Collector) decode(pod *corev1.Pod, known *devices) decodedPod {
 	}
 	d = decodedPod{pod: pod, known: known}
 	d.containers, d.problems = holdings(pod, known)
+	d.committed = commitments(pod, known)
 	c.mu.Lock()
 	c.decoded[pod.UID] = d
 	c.mu.Unlock()
@@ -88,6 +90,7 @@ func (c *Collector) putPod(out *output, pod *corev1.Pod, r podResult) {
 		}
 		for _, m := range r.memories[i] {
 			labels := []string{pod.Namespace, pod.Name, ctr.name, strconv.Itoa(m.index), m.id}
+			out.put(c.descs.memoryGranted, float64(m.granted), labels...)
 			if m.used != nil {
 				out.put(c.descs.memoryUsed, float64(*m.used), labels...)
 			}
