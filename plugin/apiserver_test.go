@@ -19,7 +19,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 )
@@ -87,10 +86,10 @@ func newAPIServer(tb testing.TB, node *corev1.Node) *apiServer {
 }
 
 // client is a client of its own with its own connections, called agent.
-func (s *apiServer) client(agent string) kubernetes.Interface {
+func (s *apiServer) client(agent string) rest.Interface {
 	transport := &http.Transport{MaxIdleConnsPerHost: 4}
 	s.tb.Cleanup(transport.CloseIdleConnections)
-	client, err := kubernetes.NewForConfig(&rest.Config{Host: s.server.URL, QPS: -1, UserAgent: agent, Transport: transport})
+	client, err := coreClient(&rest.Config{Host: s.server.URL, QPS: -1, UserAgent: agent, Transport: transport})
 	if err != nil {
 		s.tb.Fatal(err)
 	}

@@ -3,14 +3,19 @@ package plugin
 import (
 	"fmt"
 
-	"k8s.io/client-go/kubernetes"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 )
 
 // NewClient makes a client for Deps from a kubeconfig file, or from the pod's
 // service account if the path is "".
-func NewClient(kubeconfig string) (kubernetes.Interface, error) {
+//
+// It knows the API's core group and nothing else, so that a program with it
+// does not carry every type of Kubernetes, as one with a clientset does.
+func NewClient(kubeconfig string) (rest.Interface, error) {
 	var (
 		cfg *rest.Config
 		err error
@@ -27,9 +32,21 @@ func NewClient(kubeconfig string) (kubernetes.Interface, error) {
 	// Kubelet waits for Allocate, which makes a few calls per pod: the client's
 	// own limit of 5 calls a second would make pods queue.
 	cfg.QPS, cfg.Burst = 50, 100
-	client, err := kubernetes.NewForConfig(cfg)
+	client, err := coreClient(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("client for the API server: %w", err)
 	}
 	return client, nil
+}
+
+// coreClient completes a configuration as client-go does for its client of the
+// core group.
+func coreClient(cfg *rest.Config) (*rest.RESTClient, error) {
+	scheme := runtime.NewScheme()
+	if err := corev1.AddToScheme(scheme); err != nil {
+		return nil, err
+	}
+	cfg.GroupVersion, cfg.APIPath = &corev1.SchemeGroupVersion, "/api"
+	cfg.NegotiatedSerializer = rest.CodecFactoryForGeneratedClient(scheme, serializer.NewCodecFactory(scheme)).WithoutConversion()
+	return rest.RESTClientFor(cfg)
 }

@@ -113,8 +113,8 @@ func (e *eventSender) create(ctx context.Context, event *corev1.Event) {
 		err := func() error {
 			ctx, cancel := context.WithTimeout(ctx, e.cluster.request)
 			defer cancel()
-			_, err := e.cluster.client.CoreV1().Events(event.Namespace).Create(ctx, event, metav1.CreateOptions{})
-			return err
+			return e.cluster.client.Post().UseProtobufAsDefault().
+				Namespace(event.Namespace).Resource("events").Body(event).Do(ctx).Error()
 		}()
 		if err == nil {
 			return

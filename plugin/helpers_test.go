@@ -13,7 +13,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
@@ -121,7 +120,6 @@ type startedPlugin struct {
 	alloc  *stubAllocator
 	stop   func() // ends it and waits
 	logs   ktesting.Buffer
-	client *fake.Clientset
 }
 
 func nodeObject(name string, annotations map[string]string) *corev1.Node {
@@ -138,8 +136,8 @@ func testLogger(tb testing.TB) (Deps, ktesting.Buffer) {
 func startPlugin(tb testing.TB, cfg Config, alloc *stubAllocator, annotations map[string]string) *startedPlugin {
 	tb.Helper()
 	deps, logs := testLogger(tb)
-	r := &startedPlugin{alloc: alloc, logs: logs, client: fake.NewClientset(nodeObject(cfg.NodeName, annotations))}
-	deps.Client = r.client
+	r := &startedPlugin{alloc: alloc, logs: logs}
+	deps.Client = newCannedServer(nodeObject(cfg.NodeName, annotations)).client(tb)
 	var err error
 	if r.plugin, err = New(cfg, deps); err != nil {
 		tb.Fatal(err)

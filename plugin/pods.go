@@ -7,17 +7,16 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
 	"github.com/Project-HAMi/hami-amd/annotations"
 )
 
 // cluster is what the plugin asks the API server.
 type cluster struct {
-	client  kubernetes.Interface
+	client  rest.Interface
 	node    string
 	request time.Duration // bounds each request
 }
@@ -72,7 +71,7 @@ var errNoOwner = errors.New("no pod is being bound to this node by HAMi's schedu
 
 func (c *cluster) getNode(ctx context.Context) (node *corev1.Node, err error) {
 	err = c.again(ctx, func(ctx context.Context) error {
-		node, err = c.client.CoreV1().Nodes().Get(ctx, c.node, metav1.GetOptions{})
+		node, err = c.readNode(ctx)
 		return err
 	})
 	if err != nil {
@@ -86,7 +85,7 @@ func (c *cluster) getNode(ctx context.Context) (node *corev1.Node, err error) {
 // could miss the pod that kubelet is asking for.
 func (c *cluster) listPods(ctx context.Context) (pods *corev1.PodList, err error) {
 	err = c.again(ctx, func(ctx context.Context) error {
-		pods, err = c.client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{FieldSelector: c.onNode()})
+		pods, err = c.readPods(ctx)
 		return err
 	})
 	if err != nil {
@@ -95,15 +94,30 @@ func (c *cluster) listPods(ctx context.Context) (pods *corev1.PodList, err error
 	return pods, nil
 }
 
-func (c *cluster) onNode() string {
-	return fields.OneTermEqualSelector("spec.nodeName", c.node).String()
+// readNode and readPods ask once.
+func (c *cluster) readNode(ctx context.Context) (*corev1.Node, error) {
+	node := &corev1.Node{}
+	return node, c.get().Resource("nodes").Name(c.node).Do(ctx).Into(node)
 }
+
+func (c *cluster) readPods(ctx context.Context) (*corev1.PodList, error) {
+	pods := &corev1.PodList{}
+	return pods, c.podsOnNode().Do(ctx).Into(pods)
+}
+
+// podsOnNode is a request about all pods bound to the node.
+func (c *cluster) podsOnNode() *rest.Request {
+	return c.get().Resource("pods").Param("fieldSelector", fields.OneTermEqualSelector("spec.nodeName", c.node).String())
+}
+
+// get is a read of what is decoded fastest.
+func (c *cluster) get() *rest.Request { return c.client.Get().UseProtobufAsDefault() }
 
 // getPod reads a pod by its name; another pod of that name has another uid.
 func (c *cluster) getPod(ctx context.Context, namespace, name string) (pod *corev1.Pod, err error) {
 	err = c.again(ctx, func(ctx context.Context) error {
-		pod, err = c.client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
-		return err
+		pod = &corev1.Pod{}
+		return c.get().Namespace(namespace).Resource("pods").Name(name).Do(ctx).Into(pod)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("get pod %q: %w", namespace+"/"+name, err)
@@ -111,7 +125,8 @@ func (c *cluster) getPod(ctx context.Context, namespace, name string) (pod *core
 	return pod, nil
 }
 
-// patchPod and patchNode send a patch once.
+// patchPod and patchNode send a patch once. What the object has become is of no
+// interest to anyone.
 func (c *cluster) patchPod(ctx context.Context, namespace, name string, p jsonPatch) error {
 	content, err := p.bytes()
 	if err != nil {
@@ -119,8 +134,7 @@ func (c *cluster) patchPod(ctx context.Context, namespace, name string, p jsonPa
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.request)
 	defer cancel()
-	_, err = c.client.CoreV1().Pods(namespace).Patch(ctx, name, types.JSONPatchType, content, metav1.PatchOptions{})
-	return err
+	return c.client.Patch(types.JSONPatchType).Namespace(namespace).Resource("pods").Name(name).Body(content).Do(ctx).Error()
 }
 
 func (c *cluster) patchNode(ctx context.Context, p jsonPatch) error {
@@ -130,8 +144,7 @@ func (c *cluster) patchNode(ctx context.Context, p jsonPatch) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.request)
 	defer cancel()
-	_, err = c.client.CoreV1().Nodes().Patch(ctx, c.node, types.JSONPatchType, content, metav1.PatchOptions{})
-	return err
+	return c.client.Patch(types.JSONPatchType).Resource("nodes").Name(c.node).Body(content).Do(ctx).Error()
 }
 
 // again makes a read until it succeeds, fails for good, or ctx ends. An API

@@ -5,12 +5,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"strconv"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	apiwatch "k8s.io/apimachinery/pkg/watch"
 	"k8s.io/klog/v2"
@@ -97,9 +97,8 @@ func (w *podWatch) follow(ctx context.Context) error {
 	}
 	w.replace(pods.Items, mark, before)
 	seconds := int64(watchTime.Seconds() * (1 + rand.Float64()))
-	watch, err := w.a.cluster.client.CoreV1().Pods(metav1.NamespaceAll).Watch(ctx, metav1.ListOptions{
-		FieldSelector: w.a.cluster.onNode(), ResourceVersion: pods.ResourceVersion, TimeoutSeconds: &seconds,
-	})
+	watch, err := w.a.cluster.podsOnNode().Param("watch", "true").
+		Param("resourceVersion", pods.ResourceVersion).Param("timeoutSeconds", strconv.FormatInt(seconds, 10)).Watch(ctx)
 	if err != nil {
 		return fmt.Errorf("watch pods of node %q: %w", w.a.cluster.node, err)
 	}

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
@@ -190,7 +189,8 @@ func (p *publisher) merge(ctx context.Context, patch any, subresources ...string
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.cluster.request)
 	defer cancel()
-	_, err = p.cluster.client.CoreV1().Nodes().Patch(ctx, p.cluster.node, types.MergePatchType, content, metav1.PatchOptions{}, subresources...)
+	err = p.cluster.client.Patch(types.MergePatchType).
+		Resource("nodes").Name(p.cluster.node).SubResource(subresources...).Body(content).Do(ctx).Error()
 	if err != nil {
 		return fmt.Errorf("patch node %q: %w", p.cluster.node, err)
 	}

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
@@ -15,9 +15,10 @@ import (
 
 // Deps are the living things a plugin works with; Config is what it is told.
 type Deps struct {
-	// Client talks to the API server. Required, except in standalone mode,
-	// which does not use it.
-	Client kubernetes.Interface
+	// Client talks to the API server, in group version v1: what NewClient
+	// returns, or CoreV1().RESTClient() of a clientset. Required, except in
+	// standalone mode, which does not use it.
+	Client rest.Interface
 	// Log gets what the plugin has to say; the zero value discards it.
 	Log klog.Logger
 	// Now is the clock of everything that is written down, time.Now if nil.

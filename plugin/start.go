@@ -7,7 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/Project-HAMi/hami-amd/annotations"
 	"github.com/Project-HAMi/hami-amd/partition"
@@ -65,9 +64,10 @@ func fromFile(s partition.Source, inFile *string) partition.Source {
 // waiting does not mend is an error: a wrong NODE_NAME, a missing permission.
 func (p *Plugin) readNode(ctx context.Context) (*corev1.Node, error) {
 	const most = 30 * time.Second
+	c := &cluster{client: p.deps.Client, node: p.cfg.NodeName}
 	for delay := time.Second; ; delay = min(2*delay, most) {
 		call, cancel := context.WithTimeout(ctx, most)
-		node, err := p.deps.Client.CoreV1().Nodes().Get(call, p.cfg.NodeName, metav1.GetOptions{})
+		node, err := c.readNode(call)
 		cancel()
 		if err == nil {
 			return node, nil

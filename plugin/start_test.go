@@ -15,10 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/kubernetes/fake"
-	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/Project-HAMi/hami-amd/annotations"
 	"github.com/Project-HAMi/hami-amd/internal/fixture/fixturetest"
@@ -55,7 +52,7 @@ func TestOperatingModeIsResolvedAndLogged(t *testing.T) {
 			if test.annotation != "" {
 				values[annotations.OperatingModeKey] = test.annotation
 			}
-			deps.Client = fake.NewClientset(nodeObject("node-1", values))
+			deps.Client = newCannedServer(nodeObject("node-1", values)).client(t)
 			p, err := New(cfg, deps)
 			if err != nil {
 				t.Fatal(err)
@@ -83,16 +80,6 @@ func TestStandaloneNeedsNoServer(t *testing.T) {
 	}
 }
 
-// failing makes a client answer the first n calls with an error.
-func failing(client *fake.Clientset, verb, what string, n int, err error) *int {
-	calls := 0
-	client.PrependReactor(verb, what, func(clienttesting.Action) (bool, runtime.Object, error) {
-		calls++
-		return calls <= n, nil, err
-	})
-	return &calls
-}
-
 func TestReadNode(t *testing.T) {
 	nodes := schema.GroupResource{Resource: "nodes"}
 	tests := map[string]struct {
@@ -109,10 +96,10 @@ func TestReadNode(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			client := fake.NewClientset(nodeObject("node-1", nil))
-			calls := failing(client, "get", "nodes", test.n, test.err)
+			server := newCannedServer(nodeObject("node-1", nil))
+			server.fail(nodePath, test.n, test.err)
 			deps, _ := testLogger(t)
-			deps.Client = client
+			deps.Client = server.client(t)
 			p, err := New(Config{NodeName: "node-1"}, deps)
 			if err != nil {
 				t.Fatal(err)
@@ -123,18 +110,18 @@ func TestReadNode(t *testing.T) {
 					t.Errorf("error %v, want %q", err, test.want)
 				}
 			})
-			if *calls != test.calls {
-				t.Errorf("%d calls, want %d", *calls, test.calls)
+			if calls := server.calls(nodePath); calls != test.calls {
+				t.Errorf("%d calls, want %d", calls, test.calls)
 			}
 		})
 	}
 }
 
 func TestRunEndsWhileWaitingForTheServer(t *testing.T) {
-	client := fake.NewClientset()
-	failing(client, "get", "nodes", 1000, errors.New("connection refused"))
+	server := newCannedServer(nil)
+	server.fail(nodePath, 1000, errors.New("connection refused"))
 	deps, _ := testLogger(t)
-	deps.Client = client
+	deps.Client = server.client(t)
 	p, err := New(Config{NodeName: "node-1"}, deps)
 	if err != nil {
 		t.Fatal(err)
@@ -223,7 +210,7 @@ func TestIdleGPUsAreSwitchedAtStart(t *testing.T) {
 	tests := map[string]struct {
 		change      func(*Config)
 		annotations map[string]string
-		pods        []runtime.Object
+		pods        []corev1.Pod
 		fail        bool
 		stay        []int // GPUs that are not switched
 	}{
@@ -231,7 +218,7 @@ func TestIdleGPUsAreSwitchedAtStart(t *testing.T) {
 		"by the annotations": {change: func(c *Config) { c.ComputePartition = "dpx" },
 			annotations: map[string]string{annotations.OperatingModeKey: "partition", annotations.ComputePartitionKey: "cpx"}},
 		"but for the held one": {change: func(c *Config) { c.OperatingMode, c.ComputePartition = "partition", "cpx" },
-			pods: []runtime.Object{gpuPod("p", "amd.com/gpu", held, corev1.PodRunning)}, stay: []int{2}},
+			pods: []corev1.Pod{*gpuPod("p", "amd.com/gpu", held, corev1.PodRunning)}, stay: []int{2}},
 		"but for excluded ones": {change: func(c *Config) {
 			c.OperatingMode, c.ComputePartition, c.ExcludeGPUs, c.ExcludeIDs, c.ExcludeIndexes = "partition", "cpx",
 				[]string{string(whole[0].GPU.BDF)}, []string{whole[1].ID}, []uint{7}
@@ -245,12 +232,12 @@ func TestIdleGPUsAreSwitchedAtStart(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cfg := Config{NodeName: "node-1", SysfsRoot: fixturetest.Machine(t, "mi300x-spx-8")}
 			test.change(&cfg)
-			client := fake.NewClientset(append(test.pods, nodeObject("node-1", test.annotations))...)
+			server := newCannedServer(nodeObject("node-1", test.annotations), test.pods...)
 			if test.fail {
-				failing(client, "list", "pods", 99, errors.New("no answer"))
+				server.fail(podsPath, 99, errors.New("no answer"))
 			}
 			deps, logs := testLogger(t)
-			deps.Client = client
+			deps.Client = server.client(t)
 			p, err := New(cfg, deps)
 			if err != nil {
 				t.Fatal(err)

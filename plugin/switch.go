@@ -6,8 +6,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 
 	"github.com/Project-HAMi/hami-amd/annotations"
 	"github.com/Project-HAMi/hami-amd/partition"
@@ -47,9 +45,8 @@ func (p *Plugin) trySwitch(ctx context.Context, to partition.ComputeMode) ([]par
 	}
 	opts := partition.SwitchOptions{To: to, Exclude: exclude}
 	if !p.cfg.Standalone {
-		pods, err := p.deps.Client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{
-			FieldSelector: fields.OneTermEqualSelector("spec.nodeName", p.cfg.NodeName).String(),
-		})
+		c := &cluster{client: p.deps.Client, node: p.cfg.NodeName}
+		pods, err := c.readPods(ctx)
 		if err != nil {
 			return nil, fmt.Errorf("listing the pods of node %q: %w", p.cfg.NodeName, err)
 		}

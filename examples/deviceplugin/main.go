@@ -51,18 +51,20 @@ func run(ctx context.Context, program string, args []string, getenv func(string)
 
 // serve makes what the plugin works with, and runs it.
 func serve(ctx context.Context, cfg plugin.Config) error {
-	logging := flag.NewFlagSet("", flag.ContinueOnError)
-	klog.InitFlags(logging)
-	if err := logging.Set("v", strconv.Itoa(cfg.Verbosity)); err != nil {
-		return err
-	}
 	deps := plugin.Deps{Log: klog.Background()}
+	// First the client, then the verbosity: client-go has a line for each of its
+	// feature gates.
 	if !cfg.Standalone {
 		client, err := plugin.NewClient(cfg.Kubeconfig)
 		if err != nil {
 			return err
 		}
 		deps.Client = client
+	}
+	logging := flag.NewFlagSet("", flag.ContinueOnError)
+	klog.InitFlags(logging)
+	if err := logging.Set("v", strconv.Itoa(cfg.Verbosity)); err != nil {
+		return err
 	}
 	p, err := plugin.New(cfg, deps)
 	if err != nil {
