@@ -11,8 +11,8 @@
 //		return proxy.Fault{}
 //	})
 //
-// It speaks plain HTTP on loopback and passes the program's own token on, so
-// that RBAC holds. A cut shows to the program as a connection that closes
+// It speaks HTTP/1.1 with TLS on loopback and passes the program's own token on,
+// so that RBAC holds. A cut shows to the program as a connection that closes
 // without an answer. Be aware that net/http and client-go try a GET again by
 // themselves after that, which counts as a call of its own.
 package proxy

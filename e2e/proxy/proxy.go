@@ -3,13 +3,16 @@ package proxy
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
 	"log"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
 	"slices"
@@ -58,6 +61,7 @@ type Fault struct {
 // Proxy is a running proxy. Its methods may be called from several goroutines.
 type Proxy struct {
 	url    string
+	ca     []byte // PEM
 	server *http.Server
 
 	mu        sync.Mutex // guards what follows
@@ -81,7 +85,13 @@ func Start(access *rest.Config) (*Proxy, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start a proxy: %w", err)
 	}
-	p := &Proxy{url: "http://" + listener.Addr().String()}
+	// Over plain HTTP client-go would drop the token of a kubeconfig.
+	certificate := httptest.NewTLSServer(nil)
+	certificate.Close()
+	p := &Proxy{
+		url: "https://" + listener.Addr().String(),
+		ca:  pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate.Certificate().Raw}),
+	}
 	forward := &httputil.ReverseProxy{
 		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(target) },
 		Transport:     transport,
@@ -93,8 +103,15 @@ func Start(access *rest.Config) (*Proxy, error) {
 		// No answer, or one to be lost: the program sees the connection close.
 		ErrorHandler: func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
 	}
-	p.server = &http.Server{Handler: p.handler(forward), ErrorLog: log.New(io.Discard, "", 0)}
-	go p.server.Serve(listener)
+	// HTTP/1.1 alone: there a call that is cut costs the connection, as it does
+	// when the API server dies.
+	var protocols http.Protocols
+	protocols.SetHTTP1(true)
+	p.server = &http.Server{
+		Handler: p.handler(forward), ErrorLog: log.New(io.Discard, "", 0), Protocols: &protocols,
+		TLSConfig: &tls.Config{Certificates: certificate.TLS.Certificates},
+	}
+	go p.server.ServeTLS(listener, "", "")
 	return p, nil
 }
 
@@ -105,7 +122,7 @@ func (p *Proxy) Stop() error { return p.server.Close() }
 func (p *Proxy) Access(access *rest.Config) *rest.Config {
 	through := rest.CopyConfig(access)
 	through.Host = p.url
-	through.TLSClientConfig = rest.TLSClientConfig{}
+	through.TLSClientConfig = rest.TLSClientConfig{CAData: p.ca}
 	return through
 }
 

@@ -56,14 +56,14 @@ func start(t *testing.T) (*apiServer, *Proxy, func(method, path, body string) (i
 	t.Cleanup(func() { p.Stop() })
 	access.BearerToken = "plugin"
 	through := p.Access(access)
+	client := clientOf(t, through)
 	return api, p, func(method, path, body string) (int, error) {
 		req, err := http.NewRequestWithContext(t.Context(), method, through.Host+path, strings.NewReader(body))
 		if err != nil {
 			return 0, err
 		}
-		req.Header.Set("Authorization", "Bearer "+through.BearerToken)
 		req.Close = true
-		resp, err := http.DefaultClient.Do(req)
+		resp, err := client.Do(req)
 		if err != nil {
 			return 0, err
 		}
@@ -71,6 +71,16 @@ func start(t *testing.T) (*apiServer, *Proxy, func(method, path, body string) (i
 		_, err = io.ReadAll(resp.Body)
 		return resp.StatusCode, err
 	}
+}
+
+// clientOf returns a client with the token and the certificates of an access.
+func clientOf(t *testing.T, access *rest.Config) *http.Client {
+	t.Helper()
+	client, err := rest.HTTPClientFor(access)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
 }
 
 func TestCallsAreRecorded(t *testing.T) {
@@ -154,7 +164,8 @@ func TestAPIServerThatIsAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer p.Stop()
-	resp, err := http.Get(p.Access(&rest.Config{}).Host)
+	through := p.Access(&rest.Config{})
+	resp, err := clientOf(t, through).Get(through.Host)
 	if err == nil {
 		resp.Body.Close()
 		t.Errorf("answer is %s, want none", resp.Status)
@@ -163,7 +174,8 @@ func TestAPIServerThatIsAway(t *testing.T) {
 
 func TestWatchIsPassedOnEventByEvent(t *testing.T) {
 	_, p, _ := start(t)
-	resp, err := http.Get(p.Access(&rest.Config{}).Host + "/api/v1/pods?watch=true")
+	through := p.Access(&rest.Config{})
+	resp, err := clientOf(t, through).Get(through.Host + "/api/v1/pods?watch=true")
 	if err != nil {
 		t.Fatal(err)
 	}
