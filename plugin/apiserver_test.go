@@ -150,9 +150,13 @@ func statusOf(code int, message any) metav1.Status {
 		409: metav1.StatusReasonConflict, 422: metav1.StatusReasonInvalid, 500: metav1.StatusReasonInternalError,
 		503: metav1.StatusReasonServiceUnavailable,
 	}
+	reason, ok := message.(metav1.StatusReason)
+	if !ok {
+		reason = reasons[code]
+	}
 	return metav1.Status{
 		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
-		Status:   metav1.StatusFailure, Code: int32(code), Reason: reasons[code], Message: fmt.Sprint(message),
+		Status:   metav1.StatusFailure, Code: int32(code), Reason: reason, Message: fmt.Sprint(message),
 	}
 }
 
@@ -182,6 +186,9 @@ func (s *apiServer) do(r *http.Request, body []byte) (int, any) {
 		e, ok := object.(*corev1.Event)
 		if !ok || e.Namespace != path[1] || e.Name == "" {
 			return http.StatusBadRequest, fmt.Sprint("bad event: ", err)
+		}
+		if slices.ContainsFunc(s.events, func(other corev1.Event) bool { return other.Namespace == e.Namespace && other.Name == e.Name }) {
+			return http.StatusConflict, metav1.StatusReasonAlreadyExists
 		}
 		s.events = append(s.events, *e)
 		return http.StatusCreated, e

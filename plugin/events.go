@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"strings"
 	"sync"
@@ -10,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
@@ -23,6 +25,8 @@ const (
 	eventUnhealthy        = "AMDGPUUnhealthy"
 	eventMissing          = "AMDGPUMissing"
 	eventRecovered        = "AMDGPURecovered"
+	// eventSettingIgnored: a setting in an annotation of the node cannot be.
+	eventSettingIgnored = "AMDGPUSettingIgnored"
 )
 
 // Reasons of the events on a pod.
@@ -62,24 +66,26 @@ func newEventSender(c *cluster, deps Deps) *eventSender {
 // node sends an event about the node. Kubelet's own events name the node in
 // place of its uid, and kubectl describe looks for that.
 func (e *eventSender) node(kind, reason, message string) {
-	e.send(corev1.ObjectReference{
-		APIVersion: "v1", Kind: "Node", Name: e.cluster.node, UID: types.UID(e.cluster.node),
-	}, kind, reason, message)
+	e.send(e.event(e.aboutNode(), kind, reason, message))
+}
+
+func (e *eventSender) aboutNode() corev1.ObjectReference {
+	return corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: e.cluster.node, UID: types.UID(e.cluster.node)}
 }
 
 func (e *eventSender) pod(pod *corev1.Pod, kind, reason, message string) {
-	e.send(corev1.ObjectReference{
+	e.send(e.event(corev1.ObjectReference{
 		APIVersion: "v1", Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID,
-	}, kind, reason, message)
+	}, kind, reason, message))
 }
 
-func (e *eventSender) send(about corev1.ObjectReference, kind, reason, message string) {
+func (e *eventSender) event(about corev1.ObjectReference, kind, reason, message string) *corev1.Event {
 	now := metav1.NewTime(e.now())
 	namespace := about.Namespace
 	if namespace == "" {
 		namespace = eventNamespace
 	}
-	event := &corev1.Event{
+	return &corev1.Event{
 		ObjectMeta: metav1.ObjectMeta{
 			// As client-go names them, and unique also within one tick.
 			Name:      fmt.Sprintf("%s.%x.%x", about.Name, now.UnixNano(), e.number.Add(1)),
@@ -90,11 +96,24 @@ func (e *eventSender) send(about corev1.ObjectReference, kind, reason, message s
 		FirstTimestamp: now, LastTimestamp: now, Count: 1,
 		ReportingController: eventComponent, ReportingInstance: e.cluster.node,
 	}
+}
+
+func (e *eventSender) send(event *corev1.Event) {
 	select {
 	case e.queue <- event:
 	default:
-		e.log.Info("Event dropped: too many wait", "reason", reason, "message", message)
+		e.log.Info("Event dropped: too many wait", "reason", event.Reason, "message", event.Message)
 	}
+}
+
+// nodeOnce creates an event about the node unless there is the same one: its
+// name follows from what it says, so that a plugin which starts again and again
+// says it once for as long as the API server keeps events.
+func (e *eventSender) nodeOnce(ctx context.Context, kind, reason, message string) {
+	event := e.event(e.aboutNode(), kind, reason, message)
+	sum := sha256.Sum256([]byte(reason + "\x00" + message))
+	event.Name = fmt.Sprintf("%s.%x", e.cluster.node, sum[:8])
+	e.create(ctx, event)
 }
 
 func (e *eventSender) run(ctx context.Context) {
@@ -116,7 +135,7 @@ func (e *eventSender) create(ctx context.Context, event *corev1.Event) {
 			return e.cluster.client.Post().UseProtobufAsDefault().
 				Namespace(event.Namespace).Resource("events").Body(event).Do(ctx).Error()
 		}()
-		if err == nil {
+		if err == nil || apierrors.IsAlreadyExists(err) { // by an earlier try, or an earlier start
 			return
 		}
 		if !transient(err) || try == eventTries || !sleep(ctx, time.Duration(try)*time.Second) {

@@ -2,14 +2,17 @@ package plugin
 
 import (
 	"errors"
+	"net/http"
 	"strings"
 	"testing"
 	"unicode/utf8"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/Project-HAMi/hami-amd/annotations"
 	"github.com/Project-HAMi/hami-amd/partition"
 )
 
@@ -81,5 +84,57 @@ func TestCut(t *testing.T) {
 	}
 	if got := names([]string{"a", "b", "c"}, 2); got != "a, b and 1 more" {
 		t.Errorf("names = %q", got)
+	}
+}
+
+// A bad mode in an annotation of the node is told on the node, once however
+// often the plugin starts, and again when it is another value.
+func TestIgnoredSettingsAreToldOnce(t *testing.T) {
+	values := map[string]string{annotations.OperatingModeKey: "mig", annotations.ComputePartitionKey: "half"}
+	server := newAPIServer(t, nodeObject("node-1", values))
+	start := func() {
+		t.Helper()
+		p, err := New(Config{NodeName: "node-1"}, Deps{Client: server.client("plugin")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.prepare(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		p.tellIgnored(t.Context())
+	}
+	messages := func() (said []string) {
+		for _, e := range server.recorded() {
+			if e.InvolvedObject.Kind != "Node" || e.InvolvedObject.Name != "node-1" || e.Type != corev1.EventTypeWarning || e.Reason != eventSettingIgnored {
+				t.Errorf("event %+v", e)
+			}
+			said = append(said, e.Message)
+		}
+		return said
+	}
+	want := []string{
+		`node annotation hami.io/amd-operating-mode: operating mode "mig": want "cu" or "partition"; using "cu" from the default`,
+		`node annotation hami.io/amd-compute-partition: compute partition "half": want one of "spx", "dpx", "tpx", "qpx" or "cpx"; using none from the default`,
+	}
+	for range 3 {
+		start()
+	}
+	if diff := cmp.Diff(want, messages()); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+	server.editNode(func(n *corev1.Node) {
+		n.Annotations = map[string]string{annotations.OperatingModeKey: "cu", annotations.ComputePartitionKey: "quarter"}
+	})
+	lost := false // the answer to the first try
+	server.break_(func(c apiCall) apiFault {
+		if c.method != http.MethodPost || lost {
+			return apiFault{}
+		}
+		lost = true
+		return apiFault{cutAnswer: true}
+	})
+	start()
+	if got := messages(); !lost || len(got) != 3 || !strings.Contains(got[2], "quarter") {
+		t.Errorf("events %q", got)
 	}
 }

@@ -18,6 +18,7 @@ type Plugin struct {
 	log      klog.Logger
 	settings nodeSettings
 	times    times
+	ignored  []string // settings in the node's annotations, and why
 
 	// build makes the allocator. Tests of kubelet's side put their own in place.
 	build func(Config, Deps, snapshotSource) (allocator, error)
@@ -58,6 +59,9 @@ func (p *Plugin) Run(ctx context.Context) error {
 	if err != nil {
 		return stopped(ctx, err)
 	}
+	var telling sync.WaitGroup
+	defer telling.Wait()
+	telling.Go(func() { p.tellIgnored(ctx) })
 	devices := newDevices(p.cfg, mode, p.log)
 	if p.deps.Now != nil {
 		devices.now = p.deps.Now

@@ -20,6 +20,7 @@ const sourceFile partition.Source = "node settings file"
 // here once: later changes need a restart of the plugin.
 func (p *Plugin) prepare(ctx context.Context) (partition.OperatingMode, error) {
 	var annotated map[string]string
+	p.ignored = nil
 	if !p.cfg.Standalone {
 		node, err := p.readNode(ctx)
 		if err != nil {
@@ -32,6 +33,9 @@ func (p *Plugin) prepare(ctx context.Context) (partition.OperatingMode, error) {
 		return "", err
 	}
 	p.logNotes(notes)
+	if text := annotated[annotations.OperatingModeKey]; text != "" && source != partition.SourceAnnotation {
+		p.ignored = append(p.ignored, notes[0])
+	}
 	p.log.Info("operating mode: "+string(mode), "source", fromFile(source, p.settings.OperatingMode))
 
 	to, source, notes, err := partition.ResolveComputePartition(mode, p.cfg.ComputePartition, annotated[annotations.ComputePartitionKey])
@@ -39,11 +43,32 @@ func (p *Plugin) prepare(ctx context.Context) (partition.OperatingMode, error) {
 		return "", err
 	}
 	p.logNotes(notes)
+	if text := annotated[annotations.ComputePartitionKey]; text != "" {
+		if _, err := partition.ParseComputePartition(text); err != nil {
+			p.ignored = append(p.ignored, notes[0])
+		}
+	}
 	if to != "" {
 		p.log.Info("compute partition: "+string(to), "source", fromFile(source, p.settings.ComputePartition))
 		p.switchPartitions(ctx, to)
 	}
 	return mode, ctx.Err()
+}
+
+// tellIgnored creates an event for each annotation of the node that cannot be
+// followed: whoever set it looks at the node rather than into a log.
+func (p *Plugin) tellIgnored(ctx context.Context) {
+	if len(p.ignored) == 0 {
+		return
+	}
+	deps := p.deps
+	if deps.Now == nil {
+		deps.Now = time.Now
+	}
+	c := &cluster{client: deps.Client, node: p.cfg.NodeName, request: defaultTiming().request}
+	for _, message := range p.ignored {
+		newEventSender(c, deps).nodeOnce(ctx, corev1.EventTypeWarning, eventSettingIgnored, message)
+	}
 }
 
 func (p *Plugin) logNotes(notes []string) {
