@@ -24,7 +24,8 @@ import (
 )
 
 // manifests reads a file of manifests into the types of the Kubernetes API,
-// and fails at members those do not have.
+// and fails at members those do not have. Custom resources, of the Prometheus
+// Operator, are left out.
 func manifests(t *testing.T, file string) []runtime.Object {
 	t.Helper()
 	stream, err := os.ReadFile(file)
@@ -34,7 +35,7 @@ func manifests(t *testing.T, file string) []runtime.Object {
 	codecs := serializer.NewCodecFactory(scheme.Scheme, serializer.EnableStrict)
 	var out []runtime.Object
 	for document := range strings.SplitSeq(string(stream), "---\n") {
-		if strings.TrimSpace(document) == "" {
+		if strings.TrimSpace(document) == "" || strings.Contains("\n"+document, "\napiVersion: monitoring.coreos.com/") {
 			continue
 		}
 		object, _, err := codecs.UniversalDeserializer().Decode([]byte(document), nil, nil)
@@ -145,9 +146,11 @@ func TestPluginUnderstandsTheChart(t *testing.T) {
 			c.CDISpecDir = "/etc/cdi"
 			c.ContainerdSocket = "/run/containerd/containerd.sock"
 		}),
-		"monitor":              with(func(c *plugin.Config) { c.HookPath = "/opt/hami" }),
-		"monitor-least":        usual,
-		"cu-compute-partition": with(func(c *plugin.Config) { c.ComputePartition = "cpx" }),
+		"monitor":                  with(func(c *plugin.Config) { c.HookPath = "/opt/hami" }),
+		"monitor-least":            usual,
+		"monitor-prometheus":       usual,
+		"monitor-prometheus-least": usual,
+		"cu-compute-partition":     with(func(c *plugin.Config) { c.ComputePartition = "cpx" }),
 	}
 	containers := rendered(t)
 	for name, c := range containers {

@@ -100,7 +100,10 @@ func decode(stream string) ([]runtime.Object, error) {
 		if strings.TrimSpace(document) == "" {
 			continue
 		}
-		object, _, err := codecs.UniversalDeserializer().Decode([]byte(document), nil, nil)
+		object, err := decodeMonitoring([]byte(document))
+		if object == nil && err == nil {
+			object, _, err = codecs.UniversalDeserializer().Decode([]byte(document), nil, nil)
+		}
 		if err != nil {
 			return nil, err
 		}

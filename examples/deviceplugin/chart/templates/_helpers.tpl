@@ -49,3 +49,8 @@ app.kubernetes.io/name: {{ .Chart.Name }}
 app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/component: monitor
 {{- end }}
+
+{{/* The port of the monitor's address. */}}
+{{- define "amd-gpu.monitorPort" -}}
+{{ regexFind "[0-9]+$" .Values.monitor.metricsBindAddress }}
+{{- end }}
