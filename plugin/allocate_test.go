@@ -14,7 +14,7 @@ func TestAllocateOfOneSlice(t *testing.T) {
 	r := newRig(t, snapshotOf(t, "mi300x-spx-8", partition.RegisterOptions{}))
 	r.bind(r.pod("p", []annotations.Grant{r.grant(0, 49152, 76)}))
 	pending := r.Pending(t.Context(), partition.ResourceGPU, []int{1})
-	if diff := cmp.Diff([][]string{{r.device(0).ID}}, pending); diff != "" {
+	if diff := cmp.Diff([][]string{{r.device(0).ID}}, pending.granted); diff != "" {
 		t.Errorf("Pending (-want +got):\n%s", diff)
 	}
 	answer := r.mustAllocate(r.share(0, 3))

@@ -216,37 +216,39 @@ func (a *hamiAllocator) refuse(ctx context.Context, r *refusal) {
 }
 
 // Pending implements allocator.
-func (a *hamiAllocator) Pending(ctx context.Context, resource string, sizes []int) [][]string {
+func (a *hamiAllocator) Pending(ctx context.Context, resource string, sizes []int) pending {
 	if resource != partition.ResourceGPU {
-		return nil
+		return pending{}
 	}
 	ctx, cancel := context.WithTimeout(ctx, a.timing.pending)
 	defer cancel()
 	if a.takeTurn(ctx) != nil {
-		return nil
+		return pending{}
 	}
 	defer a.endTurn()
 	v, err := a.look(ctx)
 	if err != nil {
 		a.log.V(3).Info("No advice about devices", "err", err)
-		return nil
+		return pending{}
 	}
 	a.kept = v
+	var p pending
+	p.served, p.others = a.served(v)
 	_, w, err := a.owner(v)
 	if err != nil {
-		a.log.V(3).Info("No advice about devices", "err", err)
-		return nil
+		a.log.V(3).Info("No grants to advise about", "err", err)
+		return p
 	}
-	pending := make([][]string, len(sizes))
+	p.granted = make([][]string, len(sizes))
 	for i := range min(len(sizes), len(w.next)) {
 		if len(w.next[i].grants) != sizes[i] {
 			continue
 		}
 		for _, g := range w.next[i].grants {
-			pending[i] = append(pending[i], g.UUID)
+			p.granted[i] = append(p.granted[i], g.UUID)
 		}
 	}
-	return pending
+	return p
 }
 
 func (a *hamiAllocator) takeTurn(ctx context.Context) error {

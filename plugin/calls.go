@@ -28,7 +28,7 @@ func (s *server) GetPreferredAllocation(ctx context.Context, req *pluginapi.Pref
 	for i, c := range req.ContainerRequests {
 		sizes[i] = int(c.GetAllocationSize())
 	}
-	granted := s.alloc.Pending(ctx, s.resource, sizes)
+	known := s.alloc.Pending(ctx, s.resource, sizes)
 	node := s.devices.Snapshot()
 	resp := &pluginapi.PreferredAllocationResponse{}
 	taken := make(map[string]bool)
@@ -37,15 +37,13 @@ func (s *server) GetPreferredAllocation(ctx context.Context, req *pluginapi.Pref
 			resource: s.resource, policy: s.policy, size: sizes[i],
 			available: c.GetAvailableDeviceIDs(), must: c.GetMustIncludeDeviceIDs(), taken: taken,
 		}
-		if i < len(granted) {
-			ask.granted = granted[i]
-		}
+		ask.learn(known, i)
 		ids := prefer(node, ask)
 		for _, id := range ids {
 			taken[id] = true
 		}
 		resp.ContainerResponses = append(resp.ContainerResponses, &pluginapi.ContainerPreferredAllocationResponse{DeviceIDs: ids})
 	}
-	s.log.V(4).Info("Preferred devices", "granted", granted, "sizes", sizes, "answer", resp.ContainerResponses)
+	s.log.V(4).Info("Preferred devices", "granted", known.granted, "sizes", sizes, "answer", resp.ContainerResponses)
 	return resp, nil
 }

@@ -299,7 +299,7 @@ func TestC49LocksOfOwnersThatAreDone(t *testing.T) {
 func TestC51DevicesFollowTheGrants(t *testing.T) {
 	r := newRig(t, snapshotOf(t, "mi300x-spx-8", partition.RegisterOptions{}))
 	r.bind(r.pod("p", []annotations.Grant{r.grant(2, 16384, 76), r.grant(5, 16384, 76)}))
-	if diff := cmp.Diff([][]string{{r.device(2).ID, r.device(5).ID}}, r.Pending(t.Context(), partition.ResourceGPU, []int{2})); diff != "" {
+	if diff := cmp.Diff([][]string{{r.device(2).ID, r.device(5).ID}}, r.Pending(t.Context(), partition.ResourceGPU, []int{2}).granted); diff != "" {
 		t.Errorf("Pending (-want +got):\n%s", diff)
 	}
 	answer := r.mustAllocate(r.share(0, 0), r.share(0, 1))
@@ -391,6 +391,43 @@ func TestC52AllocateRepeated(t *testing.T) {
 		})
 		if got := r.mustAllocate(r.share(0, 3)).Envs[hook.LimitEnv]; got != "1000m" {
 			t.Errorf("limit %q, want q's 1000m and not p's", got)
+		}
+	})
+	// forgotten does what a kubelet without its checkpoint does for one of its
+	// pods, to which all IDs are free.
+	forgotten := func(r *rig) (*pluginapi.ContainerAllocateResponse, error) {
+		ask := preference{resource: partition.ResourceGPU, size: 1, available: allIDs(snap)}
+		ask.learn(r.Pending(t.Context(), partition.ResourceGPU, []int{1}), 0)
+		return r.allocate(prefer(snap, ask)...)
+	}
+	t.Run("kubelet has lost its checkpoint with one pod", func(t *testing.T) {
+		r, want := served(t)
+		answer, err := forgotten(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want.String(), answer.String()); diff != "" {
+			t.Errorf("answer (-want +got):\n%s", diff)
+		}
+	})
+	t.Run("kubelet has lost its checkpoint with two pods", func(t *testing.T) {
+		r, _ := served(t)
+		r.bind(r.pod("q", []annotations.Grant{r.grant(0, 1000, 38)}))
+		r.mustAllocate(r.share(0, 0))
+		r.run("ns/q")
+		before := r.ledger.all()
+		for range 2 {
+			if answer, err := forgotten(r); err == nil {
+				t.Errorf("a pod that nobody can tell was answered: %v", answer)
+			}
+		}
+		if diff := cmp.Diff(before, r.ledger.all(), sameRecords); diff != "" {
+			t.Errorf("records (-want +got):\n%s", diff)
+		}
+		r.phase("ns/p", corev1.PodFailed) // kubelet's verdict
+		answer, err := forgotten(r)
+		if err != nil || answer.Envs[hook.LimitEnv] != "1000m" {
+			t.Errorf("answer %v, %v for the only one that is left", answer, err)
 		}
 	})
 	t.Run("a finished pod", func(t *testing.T) {

@@ -26,7 +26,7 @@ var registerDefaults = partition.RegisterOptions{NodeName: "node-1"}
 // stubAllocator stands in for the API server's side of the plugin.
 type stubAllocator struct {
 	allocate func(ctx context.Context, resource string, containers [][]string) (*pluginapi.AllocateResponse, error)
-	pending  func(resource string, sizes []int) [][]string
+	pending  func(resource string, sizes []int) pending
 
 	mu      sync.Mutex
 	changes []change
@@ -47,11 +47,11 @@ func (a *stubAllocator) Allocate(ctx context.Context, resource string, container
 	return resp, nil
 }
 
-func (a *stubAllocator) Pending(_ context.Context, resource string, sizes []int) [][]string {
+func (a *stubAllocator) Pending(_ context.Context, resource string, sizes []int) pending {
 	if a.pending != nil {
 		return a.pending(resource, sizes)
 	}
-	return nil
+	return pending{}
 }
 
 func (a *stubAllocator) Run(ctx context.Context) error {

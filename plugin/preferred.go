@@ -20,12 +20,61 @@ type preference struct {
 	granted []string
 	// taken are IDs that another container of the same call gets.
 	taken map[string]bool
+	// held are IDs that a live pod was given. Kubelet offers one when it has
+	// seen the pod's end before the API server, or when it has lost its
+	// checkpoint and every pod with it.
+	held map[string]bool
+	// again are the IDs of the container that kubelet asks for anew; nil if it
+	// does not, or nobody can tell for which.
+	again []string
 }
 
-// prefer picks device IDs: what kubelet must include, then a share of each
-// granted device, then what the policy picks among the rest. IDs that the node
-// does not know, or of another resource, are not picked, and if too few are
-// left the answer is short: kubelet fills it up.
+// learn fills in what is known of the i-th container of a call.
+//
+// Kubelet does not say which pod it asks for. If nobody waits for devices, it
+// must be a pod that was served before: kubelet has lost its checkpoint, or has
+// died before it could write the answer there. Where one pod alone can be
+// meant, it is given its own IDs again, by which Allocate knows it. Of several
+// one would get the answer of another, so then no ID of theirs is advised, and
+// Allocate refuses.
+func (ask *preference) learn(p pending, i int) {
+	if i < len(p.granted) {
+		ask.granted = p.granted[i]
+	}
+	ask.held = make(map[string]bool)
+	for _, c := range p.served {
+		for _, id := range c.ids {
+			ask.held[id] = true
+		}
+	}
+	if p.granted != nil || p.others {
+		return
+	}
+	offered := make(map[string]bool, len(ask.available))
+	for _, id := range slices.Concat(ask.available, ask.must) {
+		offered[id] = !ask.taken[id]
+	}
+	var found *servedContainer
+	for k := range p.served {
+		c := &p.served[k]
+		switch {
+		case len(c.ids) != ask.size || slices.ContainsFunc(c.ids, func(id string) bool { return !offered[id] }):
+		case found == nil:
+			found = c
+		case found.pod != c.pod:
+			return
+		}
+	}
+	if found != nil {
+		ask.again = found.ids
+	}
+}
+
+// prefer picks device IDs: what kubelet must include, then those of a container
+// that is asked for again, then a share of each granted device, then what the
+// policy picks among the rest. IDs that the node does not know, or of another
+// resource, are not picked, those of live pods only for a grant, and if too few
+// are left the answer is short: kubelet fills it up.
 //
 // The answer is in the order of the node's devices and the same for the same
 // question.
@@ -34,7 +83,7 @@ func prefer(node *Snapshot, ask preference) []string {
 		return nil
 	}
 	p := newPicker(node, ask)
-	for _, id := range ask.must {
+	for _, id := range slices.Concat(ask.must, ask.again) {
 		p.take(id)
 	}
 	for _, device := range ask.granted {
@@ -50,22 +99,30 @@ type picker struct {
 	policy AllocatorPolicy
 	size   int
 	free   [][]string // device IDs left by device, the lowest slot first
+	held   [][]string // such that a live pod has, by device
 	byMust []int      // shares picked by device that no grant has used yet
 	picked []string
 }
 
 func newPicker(node *Snapshot, ask preference) *picker {
 	p := &picker{node: node, policy: ask.policy, size: ask.size,
-		free: make([][]string, len(node.Devices)), byMust: make([]int, len(node.Devices))}
+		free: make([][]string, len(node.Devices)), held: make([][]string, len(node.Devices)), byMust: make([]int, len(node.Devices))}
+	insist := func(id string) bool { return slices.Contains(ask.must, id) || slices.Contains(ask.again, id) }
 	for _, id := range slices.Concat(ask.available, ask.must) {
 		i, ok := node.byKubelet[id]
-		if ok && node.Devices[i].Resource == ask.resource && (!ask.taken[id] || slices.Contains(ask.must, id)) {
+		switch {
+		case !ok || node.Devices[i].Resource != ask.resource || ask.taken[id] && !insist(id):
+		case ask.held[id] && !insist(id):
+			p.held[i] = append(p.held[i], id)
+		default:
 			p.free[i] = append(p.free[i], id)
 		}
 	}
-	for i := range p.free {
-		slices.SortFunc(p.free[i], compareIDs)
-		p.free[i] = slices.Compact(p.free[i])
+	for _, ids := range [][][]string{p.free, p.held} {
+		for i := range ids {
+			slices.SortFunc(ids[i], compareIDs)
+			ids[i] = slices.Compact(ids[i])
+		}
 	}
 	return p
 }
@@ -73,7 +130,7 @@ func newPicker(node *Snapshot, ask preference) *picker {
 // compareIDs puts "...#2" before "...#10".
 func compareIDs(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) }
 
-// take picks an ID that kubelet insists on, if the node knows it.
+// take picks a certain ID, if the node knows it.
 func (p *picker) take(id string) {
 	i, ok := p.node.byKubelet[id]
 	if !ok {
@@ -93,8 +150,12 @@ func (p *picker) takeShare(device string) {
 	case !ok:
 	case p.byMust[i] > 0:
 		p.byMust[i]--
-	case len(p.free[i]) > 0 && len(p.picked) < p.size:
+	case len(p.picked) >= p.size:
+	case len(p.free[i]) > 0:
 		p.takeFirst(i)
+	case len(p.held[i]) > 0:
+		p.picked = append(p.picked, p.held[i][0])
+		p.held[i] = p.held[i][1:]
 	}
 }
 

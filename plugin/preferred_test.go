@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/types"
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
 	"github.com/Project-HAMi/hami-amd/partition"
@@ -106,7 +107,19 @@ func TestPrefer(t *testing.T) {
 		"a grant of an unknown device is filled up": {node: hive, ask: preference{size: 1, available: allIDs(hive), granted: []string{"x"}}, want: "05#0"},
 		"fewer grants than asked":                   {node: hive, ask: preference{size: 2, available: allIDs(hive), granted: []string{id(hive, 2)}}, want: "05#0 47#0"},
 		"more grants than asked":                    {node: hive, ask: preference{size: 1, available: allIDs(hive), granted: []string{id(hive, 2), id(hive, 3)}}, want: "47#0"},
-		"two grants of one device":                  {node: hive, ask: preference{size: 2, available: allIDs(hive), granted: []string{id(hive, 2), id(hive, 2)}}, want: "47#0 47#1"},
+		"an ID of a live pod is the last for a grant": {node: hive,
+			ask: preference{size: 1, available: []string{ids(hive, 2, 0), ids(hive, 2, 7)}, granted: []string{id(hive, 2)}, held: map[string]bool{ids(hive, 2, 0): true}}, want: "47#7"},
+		"but better than another GPU": {node: hive,
+			ask: preference{size: 1, available: except(allIDs(hive), ids(hive, 2, 1)), granted: []string{id(hive, 2)}, held: heldIDs(hive, 2)}, want: "47#0"},
+		"IDs of live pods are no filling": {node: hive,
+			ask: preference{size: 3, available: allIDs(hive, 2, 3), held: heldIDs(hive, 2)}, want: "65#0 65#1 65#2"},
+		"a short answer rather than IDs of live pods": {node: hive,
+			ask: preference{size: 2, available: append(allIDs(hive, 2), ids(hive, 3, 4)), held: heldIDs(hive, 2)}, want: "65#4"},
+		"an ID of a live pod that must be included": {node: hive,
+			ask: preference{size: 1, available: allIDs(hive, 2), must: []string{ids(hive, 2, 5)}, held: heldIDs(hive, 2)}, want: "47#5"},
+		"the same IDs again": {node: hive,
+			ask: preference{size: 2, available: allIDs(hive), held: heldIDs(hive, 2, 3), again: []string{ids(hive, 3, 3), ids(hive, 2, 5)}}, want: "47#5 65#3"},
+		"two grants of one device": {node: hive, ask: preference{size: 2, available: allIDs(hive), granted: []string{id(hive, 2), id(hive, 2)}}, want: "47#0 47#1"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -128,6 +141,58 @@ func TestPrefer(t *testing.T) {
 			slices.Sort(test.ask.available)
 			if !slices.Equal(available, test.ask.available) || !slices.Equal(must, test.ask.must) {
 				t.Error("the question was changed")
+			}
+		})
+	}
+}
+
+// heldIDs are all IDs of some devices.
+func heldIDs(s *Snapshot, devices ...int) map[string]bool {
+	held := make(map[string]bool)
+	for _, id := range allIDs(s, devices...) {
+		held[id] = true
+	}
+	return held
+}
+
+func TestLearnWhoIsAskedForAgain(t *testing.T) {
+	served := func(pod types.UID, ids ...string) servedContainer { return servedContainer{pod: pod, ids: ids} }
+	two := []servedContainer{served("p", "a"), served("p", "b", "c"), served("q", "d")}
+	tests := map[string]struct {
+		known     pending
+		size      int
+		available []string
+		taken     []string
+		want      []string
+	}{
+		"nobody was served":                {size: 1, available: []string{"a", "x"}},
+		"the only one kubelet forgot":      {known: pending{served: two}, size: 1, available: []string{"a", "b", "c", "x"}, want: []string{"a"}},
+		"the only one of this size":        {known: pending{served: two}, size: 2, available: []string{"a", "b", "c", "d", "x"}, want: []string{"b", "c"}},
+		"the next container of the pod":    {known: pending{served: []servedContainer{served("p", "a"), served("p", "b")}}, size: 1, available: []string{"a", "b"}, taken: []string{"a"}, want: []string{"b"}},
+		"the first container of the pod":   {known: pending{served: []servedContainer{served("p", "a"), served("p", "b")}}, size: 1, available: []string{"b", "a"}, want: []string{"a"}},
+		"one of two pods":                  {known: pending{served: two}, size: 1, available: []string{"a", "d", "x"}},
+		"only a part of it is free":        {known: pending{served: two}, size: 2, available: []string{"b", "x", "y"}},
+		"kubelet forgot nobody":            {known: pending{served: two}, size: 1, available: []string{"x"}},
+		"a pod waits with the lock":        {known: pending{served: two, granted: [][]string{nil}}, size: 1, available: []string{"a", "x"}},
+		"a pod asks without grants":        {known: pending{served: two, others: true}, size: 1, available: []string{"a", "x"}},
+		"an ID that another container has": {known: pending{served: two}, size: 1, available: []string{"a", "x"}, taken: []string{"a"}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			ask := preference{size: test.size, available: test.available, taken: make(map[string]bool)}
+			for _, id := range test.taken {
+				ask.taken[id] = true
+			}
+			ask.learn(test.known, 0)
+			if diff := cmp.Diff(test.want, ask.again); diff != "" {
+				t.Error(diff)
+			}
+			for _, c := range test.known.served {
+				for _, id := range c.ids {
+					if !ask.held[id] {
+						t.Errorf("%s is not held", id)
+					}
+				}
 			}
 		})
 	}
@@ -166,11 +231,11 @@ func TestC51PreferredAllocationFollowsTheGrants(t *testing.T) {
 	cfg := machineConfig(t, "mi300x-spx-8")
 	cfg.KubeletDir = k.root()
 	node := machineSnapshot(t, "mi300x-spx-8", registerDefaults)
-	alloc := &stubAllocator{pending: func(resource string, sizes []int) [][]string {
+	alloc := &stubAllocator{pending: func(resource string, sizes []int) pending {
 		if resource != partition.ResourceGPU || !slices.Equal(sizes, []int{2}) {
-			return nil
+			return pending{}
 		}
-		return [][]string{{node.Devices[5].ID, node.Devices[1].ID}}
+		return pending{granted: [][]string{{node.Devices[5].ID, node.Devices[1].ID}}}
 	}}
 	startPlugin(t, cfg, alloc, nil)
 	k.devices(partition.ResourceGPU, 80)
@@ -311,6 +376,16 @@ func FuzzPrefer(f *testing.F) {
 		}
 		random.Shuffle(len(ask.available), func(i, j int) { ask.available[i], ask.available[j] = ask.available[j], ask.available[i] })
 		ask.must = ask.available[:min(max(must, 0), len(ask.available))]
+		ask.held = make(map[string]bool)
+		free := len(ask.available)
+		for i, id := range ask.available {
+			if random.IntN(8) == 0 {
+				ask.held[id] = true
+				if i >= len(ask.must) {
+					free--
+				}
+			}
+		}
 		for range min(max(granted, 0), 20) {
 			ask.granted = append(ask.granted, node.Devices[random.IntN(len(node.Devices))].ID)
 		}
@@ -319,8 +394,19 @@ func FuzzPrefer(f *testing.F) {
 		if size <= 0 || len(ask.must) > size {
 			return
 		}
-		if want := min(size, len(ask.available)); len(got) != want {
-			t.Errorf("%d IDs of %d available, want %d", len(got), len(ask.available), want)
+		if most, least := min(size, len(ask.available)), min(size, free); len(got) < least || len(got) > most {
+			t.Errorf("%d IDs of %d available, %d of them free, want %d to %d", len(got), len(ask.available), free, least, most)
+		}
+		grants := make(map[string]int)
+		for _, id := range ask.granted {
+			grants[id]++
+		}
+		for _, id := range got {
+			if d, _ := node.ByKubeletID(id); ask.held[id] && !slices.Contains(ask.must, id) {
+				if grants[d.ID]--; grants[d.ID] < 0 {
+					t.Errorf("%s is a live pod's and serves no grant", id)
+				}
+			}
 		}
 		for _, id := range ask.must {
 			if !slices.Contains(got, id) {

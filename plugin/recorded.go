@@ -14,6 +14,7 @@ import (
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
 	"github.com/Project-HAMi/hami-amd/allocate"
+	"github.com/Project-HAMi/hami-amd/annotations"
 	"github.com/Project-HAMi/hami-amd/internal/podspec"
 )
 
@@ -60,6 +61,33 @@ func (a *hamiAllocator) recordedFor(c *call, v *view, w *waiting) *recordedCall 
 		}
 	}
 	return nil
+}
+
+// served lists the containers of live pods that have their devices. others
+// tells that some container on the node asks for devices and is not known to
+// have any.
+func (a *hamiAllocator) served(v *view) (served []servedContainer, others bool) {
+	for i := range v.pods {
+		pod := &v.pods[i]
+		if finished(pod) {
+			continue
+		}
+		var had map[string]annotations.ContainerCUs
+		if r := a.ledger.get(pod.UID); r != nil {
+			had = r.containers
+		}
+		for k, asks := range a.scheduler.Asks(pod) {
+			if !asks {
+				continue
+			}
+			if c, ok := had[container(pod, k).Name]; ok {
+				served = append(served, servedContainer{pod: pod.UID, ids: c.IDs})
+			} else {
+				others = true
+			}
+		}
+	}
+	return served, others
 }
 
 // match pairs each list of the call with a container of the pod, in the order

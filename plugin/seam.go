@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
@@ -101,18 +102,37 @@ type snapshotSource interface {
 	PrepareCDI(*Snapshot) error
 }
 
+// pending is what the API server's side knows when kubelet asks which devices to
+// take.
+type pending struct {
+	// granted are the devices that the scheduler granted to the containers of
+	// the node lock's owner: one list of register IDs per container request, in
+	// the order of the grants. nil is no owner that waits, a nil list a request
+	// the grants do not fit.
+	granted [][]string
+	// served are the containers of live pods that have their devices, those of
+	// one pod in the order of its spec.
+	served []servedContainer
+	// others tells that live pods ask for devices and have none.
+	others bool
+}
+
+// servedContainer is a container with the device IDs it was given.
+type servedContainer struct {
+	pod types.UID
+	ids []string
+}
+
 // allocator answers kubelet's Allocate calls and keeps the API server's view
 // of the node.
 type allocator interface {
 	// Allocate answers for one call of one resource: one list of kubelet
 	// device IDs per container request, one response for each.
 	Allocate(ctx context.Context, resource string, containers [][]string) (*pluginapi.AllocateResponse, error)
-	// Pending is which devices the scheduler granted to the containers that
-	// kubelet asks for next: one list of register IDs per container request,
-	// in the order of the grants. sizes are how many devices each request
-	// wants. nil, or a nil list, is unknown. What was read for it is kept for
-	// the Allocate that follows.
-	Pending(ctx context.Context, resource string, sizes []int) [][]string
+	// Pending is what is known of the containers that kubelet asks for next.
+	// sizes are how many devices each request wants. What was read for it is
+	// kept for the Allocate that follows.
+	Pending(ctx context.Context, resource string, sizes []int) pending
 	// Run does the work in the background: publication, events, caps, garbage
 	// collection. It returns when ctx ends.
 	Run(ctx context.Context) error

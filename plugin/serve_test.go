@@ -239,20 +239,20 @@ func TestAllocateAfterThingsMovedOnSincePending(t *testing.T) {
 func TestPendingWithoutAnswer(t *testing.T) {
 	snap := snapshotOf(t, "mi300x-spx-8", partition.RegisterOptions{})
 	r := newRig(t, snap)
-	if got := r.Pending(t.Context(), partition.ResourceGPU, []int{1}); got != nil {
-		t.Errorf("without a lock: %v, want nil", got)
+	if got := r.Pending(t.Context(), partition.ResourceGPU, []int{1}); got.granted != nil {
+		t.Errorf("without a lock: %v, want no grants", got)
 	}
-	if got := r.Pending(t.Context(), "amd.com/cpx_nps1", []int{1}); got != nil {
-		t.Errorf("a resource HAMi does not know: %v, want nil", got)
+	if got := r.Pending(t.Context(), "amd.com/cpx_nps1", []int{1}); got.granted != nil {
+		t.Errorf("a resource HAMi does not know: %v, want no grants", got)
 	}
 	r.bind(r.pod("p", []annotations.Grant{r.grant(0, 1024, 8), r.grant(1, 1024, 8)}, []annotations.Grant{r.grant(2, 1024, 8)}))
 	want := [][]string{nil, {r.device(2).ID}, nil}
-	if diff := cmp.Diff(want, r.Pending(t.Context(), partition.ResourceGPU, []int{1, 1, 1})); diff != "" {
+	if diff := cmp.Diff(want, r.Pending(t.Context(), partition.ResourceGPU, []int{1, 1, 1}).granted); diff != "" {
 		t.Errorf("other numbers than granted (-want +got):\n%s", diff)
 	}
 	r.server.break_(func(apiCall) apiFault { return apiFault{refuse: http.StatusForbidden} })
-	if got := r.Pending(t.Context(), partition.ResourceGPU, []int{1}); got != nil {
-		t.Errorf("no access: %v, want nil", got)
+	if got := r.Pending(t.Context(), partition.ResourceGPU, []int{1}); got.granted != nil {
+		t.Errorf("no access: %v, want no grants", got)
 	}
 }
 

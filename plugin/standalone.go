@@ -23,7 +23,7 @@ func (w *wholeAllocator) Allocate(_ context.Context, resource string, containers
 }
 
 // Pending implements allocator: nobody has granted anything.
-func (w *wholeAllocator) Pending(context.Context, string, []int) [][]string { return nil }
+func (w *wholeAllocator) Pending(context.Context, string, []int) pending { return pending{} }
 
 // Run implements allocator.
 func (w *wholeAllocator) Run(ctx context.Context) error {

@@ -43,8 +43,8 @@ func TestStandaloneServesKubeletsChoiceWhole(t *testing.T) {
 			t.Errorf("%s ID: no error", name)
 		}
 	}
-	if got := a.Pending(t.Context(), partition.ResourceGPU, []int{1}); got != nil {
-		t.Errorf("Pending = %v, want nil", got)
+	if got := a.Pending(t.Context(), partition.ResourceGPU, []int{1}); got.granted != nil || got.served != nil {
+		t.Errorf("Pending = %v, want nothing", got)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	a.DevicesChanged(snap, snap)
