@@ -69,6 +69,7 @@ type Node struct {
 	gpus    map[string]*GPU
 	fault   error // why the register annotation cannot be read
 	lockErr error
+	pods    []*Pod // that hold something
 }
 
 // GPU finds a registered device by its id, nil if there is none.
@@ -97,7 +98,8 @@ type GPU struct {
 	// Cluster.Pods and of the containers. An ordinary init container is among
 	// them for as long as its pod lives, since kubelet may run it again.
 	Tenants []*Tenant
-	// Used are the CUs that the masks of the tenants name.
+	// Used are the CUs that the masks of the tenants name, as far as they can be
+	// true: a mask that is larger than its grant takes nothing from others.
 	Used cumask.Set
 	// Shares, GrantedMiB and GrantedCUs add up what the pods may hold at once:
 	// an init container and the app containers after it count once (amd.Peak).
@@ -129,6 +131,10 @@ type Pod struct {
 	asks   []bool
 	grants annotations.PodGrants // aligned with the containers
 	masks  masks
+	// waiting is hami.io/amd-devices-to-allocate.
+	waiting annotations.PodGrants
+
+	grantsErr, alignErr, waitingErr error
 }
 
 // Tenant is what one container holds of one device.
@@ -156,6 +162,10 @@ type Tenant struct {
 	Effective int
 	// Problems are those of this holding.
 	Problems []Problem
+
+	tooLarge   bool       // the device could not take the grant even when idle
+	maskBroken bool       // the mask cannot be what was handed out
+	podMask    cumask.Set // of the pod, where its containers' own are not known
 }
 
 // New reads a cluster. It never fails: what cannot be read is a problem of the

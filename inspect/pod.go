@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -29,7 +30,7 @@ func (c *Cluster) addPod(object *corev1.Pod) {
 	}
 	c.pods[uid] = true
 	asks := c.read.Devices.Asks(object)
-	ours := slices.Contains(asks, true)
+	ours := slices.Contains(asks, true) || c.read.misasks(object)
 	for _, key := range podKeys {
 		if _, ok := object.Annotations[key]; ok {
 			ours = true
@@ -47,6 +48,20 @@ func (c *Cluster) addPod(object *corev1.Pod) {
 	})
 }
 
+// misasks reports whether a container names resources that cannot be granted:
+// memory without a number of GPUs, for one.
+func (r *reader) misasks(pod *corev1.Pod) bool {
+	for _, ctr := range containersOf(pod) {
+		if len(ctr.Resources.Limits)+len(ctr.Resources.Requests) == 0 {
+			continue
+		}
+		if _, err := r.Devices.Request(ctr); err != nil {
+			return true
+		}
+	}
+	return false
+}
+
 // place reads what a pod holds and enters it in the books of its node.
 func (c *Cluster) place(p *Pod) {
 	if p.Finished {
@@ -57,24 +72,27 @@ func (c *Cluster) place(p *Pod) {
 		return
 	}
 	grants, err := annotations.DecodePod(value)
-	if err == nil {
-		grants, err = grants.Align(p.asks)
-	}
 	if err != nil {
+		p.grantsErr = fmt.Errorf("annotation %s: %w", annotations.AllocatedKey, err)
+		return
+	}
+	if grants, p.alignErr = grants.Align(p.asks); p.alignErr != nil {
 		return
 	}
 	p.grants = grants
 	p.masks = readMasks(p.object, grants)
-	waiting, err := annotations.DecodePod(p.object.Annotations[annotations.ToAllocateKey])
-	p.Served = err == nil && waiting.Served() && p.Node != ""
+	p.waiting, p.waitingErr = annotations.DecodePod(p.object.Annotations[annotations.ToAllocateKey])
+	p.Served = p.Bound && p.waitingErr == nil && p.waiting.Served()
 	node := c.nodes[p.Node]
+	if node != nil && len(amd.Peak(p.object, grants)) > 0 {
+		node.pods = append(node.pods, p)
+	}
 	for i, name := range containerNames(p.object) {
 		for _, g := range grants[i] {
 			t := p.tenant(i, name, g, node.GPU(g.UUID))
 			p.Tenants = append(p.Tenants, t)
 			if gpu := node.GPU(g.UUID); gpu != nil {
 				gpu.Tenants = append(gpu.Tenants, t)
-				gpu.Used = gpu.Used.Union(t.Mask.Intersect(gpu.Geometry.All()))
 			}
 		}
 	}
