@@ -79,22 +79,23 @@ func (s *state) checkContainer(c granted, got kubelet.Container, recorded annota
 // checkVisible checks that the container sees the devices it was granted, in
 // the order of the grants.
 func (s *state) checkVisible(c granted, got kubelet.Container) (errs []error) {
+	// A GPU whose partitions have no render nodes of their own is several agents.
 	var hip, rocr, minors []string
-	for i, g := range c.grants {
-		hip = append(hip, strconv.Itoa(i))
-		for k, node := range s.hardware[g.UUID].Nodes {
-			if k == 0 {
-				rocr = append(rocr, node.ROCrID())
-			}
+	for _, g := range c.grants {
+		for _, node := range s.hardware[g.UUID].Nodes {
+			hip = append(hip, strconv.Itoa(len(hip)))
+			rocr = append(rocr, node.ROCrID())
 			minors = append(minors, "/dev/dri/renderD"+strconv.Itoa(node.RenderMinor))
 		}
 	}
+	slices.Sort(minors)
+	minors = slices.Compact(minors)
 	if visible := list(got.Env["HIP_VISIBLE_DEVICES"]); !slices.Equal(visible, hip) {
 		errs = append(errs, fmt.Errorf("HIP_VISIBLE_DEVICES %q, want %q", visible, hip))
 	}
 	// Indices stand for devices whose ids are the same or zero.
-	if visible := list(got.Env["ROCR_VISIBLE_DEVICES"]); len(visible) != len(c.grants) {
-		errs = append(errs, fmt.Errorf("ROCR_VISIBLE_DEVICES %q for %d devices", visible, len(c.grants)))
+	if visible := list(got.Env["ROCR_VISIBLE_DEVICES"]); len(visible) != len(rocr) {
+		errs = append(errs, fmt.Errorf("ROCR_VISIBLE_DEVICES %q for %d agents", visible, len(rocr)))
 	} else if strings.HasPrefix(visible[0], "GPU-") && !slices.Equal(visible, rocr) {
 		errs = append(errs, fmt.Errorf("ROCR_VISIBLE_DEVICES %q, want %q", visible, rocr))
 	}
@@ -115,7 +116,6 @@ func (s *state) checkVisible(c granted, got kubelet.Container) (errs []error) {
 		}
 	}
 	slices.Sort(found)
-	slices.Sort(minors)
 	if kfd != 1 || !slices.Equal(found, minors) {
 		errs = append(errs, fmt.Errorf("devices %v, want one /dev/kfd and %q", got.Devices, minors))
 	}

@@ -45,6 +45,8 @@ type Options struct {
 	Flags []string
 	// Env adds to the chart's variables, or replaces them.
 	Env map[string]string
+	// CDI makes the plugin hand out CDI names, with its spec in CDIDir.
+	CDI bool
 	// Settings is the file of -node_config_file. In it NODE stands for the
 	// node's name. Empty: no file.
 	Settings string

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"syscall"
 	"time"
 
@@ -23,6 +24,9 @@ func (n *Node) Command(extra ...string) (args, environ []string) {
 	args = append(args,
 		"-sysfs_root="+n.Sysfs(), "-dev_root="+n.Dev(), "-cgroup_root="+n.Cgroup(),
 		"-exporter_socket="+n.Exporter(), "-kubeconfig="+n.kubeconfig())
+	if n.o.CDI {
+		args = append(args, "-cdi_spec_dir="+n.CDIDir())
+	}
 	if n.o.Settings != "" {
 		args = append(args, "-node_config_file="+n.Dir+"/config.yaml")
 	}
@@ -95,7 +99,7 @@ func (n *Node) wait(want map[corev1.ResourceName]int64) {
 	n.Helper()
 	ctx, cancel := n.Timeout()
 	defer cancel()
-	hami := false // whether HAMi has to see devices
+	hami := false // whether the scheduler has to see devices
 	err := n.Plugin.WaitReady(ctx, func(context.Context) error {
 		if want == nil {
 			if _, healthy := n.Kubelet.Capacity(partition.ResourceGPU); healthy == 0 {
@@ -109,7 +113,10 @@ func (n *Node) wait(want map[corev1.ResourceName]int64) {
 			}
 			hami = hami || resource == partition.ResourceGPU && count > 0
 		}
-		if _, there := n.Object().Annotations[annotations.NodeRegisterKey]; hami && !there {
+		if !hami || slices.Contains(n.o.Flags, "-standalone") {
+			return nil
+		}
+		if _, there := n.Object().Annotations[annotations.NodeRegisterKey]; !there {
 			return errors.New("the node is not registered")
 		}
 		return nil

@@ -217,6 +217,11 @@ func (n *Node) Notes(pod *corev1.Pod) map[string]string {
 	return notes
 }
 
+// IDs are the kubelet IDs of a container's GPUs, sorted.
+func (n *Node) IDs(s *Served, container string) []string {
+	return n.Kubelet.DeviceIDs(s.Pod.UID, container)[partition.ResourceGPU]
+}
+
 // Lock is the text of the node lock, "" for none.
 func (n *Node) Lock() string {
 	n.Helper()
