@@ -251,6 +251,27 @@ func (a *hamiAllocator) Pending(ctx context.Context, resource string, sizes []in
 	return p
 }
 
+// Starts implements allocator. A container that starts again must not find the
+// memory hook's books of its last run: the hook goes by the limits and counts
+// the processes it finds there, and their ids are those of other processes by
+// now. Kubelet gives the IDs of an init container that has ended to a later
+// one of its pod, so several may be meant, of which one starts and none runs.
+//
+// It does not wait for its turn: kubelet gives it 30 s, and what it does is of
+// no interest to a call that is under way.
+func (a *hamiAllocator) Starts(resource string, ids []string) error {
+	if resource != partition.ResourceGPU {
+		return nil
+	}
+	var errs []error
+	for _, c := range a.ledger.find(ids, func(types.UID) bool { return true }) {
+		if err := a.dirs.Reset(string(c.uid), c.name); err != nil {
+			errs = append(errs, fmt.Errorf("container %q of pod %q: %w", c.name, c.uid, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
 func (a *hamiAllocator) takeTurn(ctx context.Context) error {
 	select {
 	case a.turn <- struct{}{}:

@@ -21,6 +21,16 @@ func (s *server) Allocate(ctx context.Context, req *pluginapi.AllocateRequest) (
 	return resp, nil
 }
 
+// PreStartContainer implements the device plugin API. Kubelet tries again after
+// an error, as long as the pod lives.
+func (s *server) PreStartContainer(_ context.Context, req *pluginapi.PreStartContainerRequest) (*pluginapi.PreStartContainerResponse, error) {
+	if err := s.alloc.Starts(s.resource, req.GetDevicesIds()); err != nil {
+		s.log.Error(err, "A container cannot start", "devices", req.GetDevicesIds())
+		return nil, err
+	}
+	return &pluginapi.PreStartContainerResponse{}, nil
+}
+
 // GetPreferredAllocation implements the device plugin API. It never fails: an
 // error would fail the pod, while kubelet fills up an answer that is short.
 func (s *server) GetPreferredAllocation(ctx context.Context, req *pluginapi.PreferredAllocationRequest) (*pluginapi.PreferredAllocationResponse, error) {

@@ -133,7 +133,7 @@ func (k *fakeKubelet) Register(ctx context.Context, r *pluginapi.RegisterRequest
 	}
 	c := &fakeClient{resource: r.ResourceName, conn: conn, api: pluginapi.NewDevicePluginClient(conn)}
 	opts, err := c.api.GetDevicePluginOptions(ctx, &pluginapi.Empty{})
-	if err != nil || !opts.GetPreferredAllocationAvailable || opts.PreStartRequired {
+	if err != nil || !opts.GetPreferredAllocationAvailable {
 		conn.Close()
 		return nil, errors.Join(errors.New("no useful options"), err)
 	}

@@ -28,9 +28,11 @@ type stubAllocator struct {
 	allocate func(ctx context.Context, resource string, containers [][]string) (*pluginapi.AllocateResponse, error)
 	pending  func(resource string, sizes []int) pending
 
-	mu      sync.Mutex
-	changes []change
-	stopped bool
+	mu       sync.Mutex
+	changes  []change
+	starts   [][]string
+	startErr error
+	stopped  bool
 }
 
 type change struct{ prev, next *Snapshot }
@@ -52,6 +54,13 @@ func (a *stubAllocator) Pending(_ context.Context, resource string, sizes []int)
 		return a.pending(resource, sizes)
 	}
 	return pending{}
+}
+
+func (a *stubAllocator) Starts(_ string, ids []string) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.starts = append(a.starts, ids)
+	return a.startErr
 }
 
 func (a *stubAllocator) Run(ctx context.Context) error {

@@ -23,7 +23,8 @@ func TestRegistersOnceAndServes(t *testing.T) {
 	cfg.KubeletDir = k.root()
 	r := startPlugin(t, cfg, &stubAllocator{}, nil)
 	k.devices(partition.ResourceGPU, 80)
-	want := &pluginapi.RegisterRequest{Version: "v1beta1", Endpoint: "amd.com_gpu.sock", ResourceName: partition.ResourceGPU, Options: options()}
+	want := &pluginapi.RegisterRequest{Version: "v1beta1", Endpoint: "amd.com_gpu.sock", ResourceName: partition.ResourceGPU,
+		Options: &pluginapi.DevicePluginOptions{GetPreferredAllocationAvailable: true, PreStartRequired: true}}
 	k.mu.Lock()
 	got := k.requests
 	k.mu.Unlock()

@@ -10,20 +10,14 @@ import (
 	"github.com/Project-HAMi/hami-amd/partition"
 )
 
-// options are what kubelet may call.
-func options() *pluginapi.DevicePluginOptions {
-	return &pluginapi.DevicePluginOptions{GetPreferredAllocationAvailable: true}
+// options are what kubelet calls.
+func (s *server) options() *pluginapi.DevicePluginOptions {
+	return &pluginapi.DevicePluginOptions{GetPreferredAllocationAvailable: true, PreStartRequired: s.preStart}
 }
 
 // GetDevicePluginOptions implements the device plugin API.
 func (s *server) GetDevicePluginOptions(context.Context, *pluginapi.Empty) (*pluginapi.DevicePluginOptions, error) {
-	return options(), nil
-}
-
-// PreStartContainer implements the device plugin API. Kubelet does not call it
-// with our options.
-func (s *server) PreStartContainer(context.Context, *pluginapi.PreStartContainerRequest) (*pluginapi.PreStartContainerResponse, error) {
-	return &pluginapi.PreStartContainerResponse{}, nil
+	return s.options(), nil
 }
 
 // ListAndWatch sends the devices of the resource, and again whenever they or

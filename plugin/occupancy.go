@@ -174,6 +174,11 @@ func adopt(scheduler *amd.Devices, l *ledger, node string, pods []corev1.Pod, s 
 			if err != nil {
 				problems = append(problems, problem{pod, fmt.Errorf("pod %q: %w", podspec.Holder(pod), err)})
 			} else {
+				named := make(map[string]bool)
+				for i := range len(pod.Spec.InitContainers) + len(pod.Spec.Containers) {
+					named[container(pod, i).Name] = true
+				}
+				maps.DeleteFunc(containers, func(name string, _ annotations.ContainerCUs) bool { return !named[name] })
 				r.containers = containers
 			}
 		}

@@ -131,6 +131,7 @@ func (w *podWatch) event(e apiwatch.Event) error {
 	case !ok:
 		return nil
 	case e.Type == apiwatch.Deleted:
+		w.unlock(pod)
 		w.ended(pod.UID)
 		if err := w.a.dirs.Remove(string(pod.UID)); err != nil {
 			w.a.log.Error(err, "Folder of a pod that is gone stays", "pod", klog.KObj(pod))
@@ -201,9 +202,19 @@ func (w *podWatch) ended(uids ...types.UID) {
 	}
 }
 
+// unlock has the node lock looked at if a pod that has ended may still hold it:
+// kubelet rejects some pods, such as those that fit no NUMA node, without
+// calling Allocate.
+func (w *podWatch) unlock(pod *corev1.Pod) {
+	if pod.Annotations[annotations.BindPhaseKey] == string(annotations.BindAllocating) {
+		_ = 0
+	}
+}
+
 // seen takes over one pod as it is now.
 func (w *podWatch) seen(pod *corev1.Pod) {
 	if finished(pod) {
+		w.unlock(pod)
 		w.ended(pod.UID)
 		return
 	}

@@ -149,6 +149,26 @@ func TestEndedPodsAreForgotten(t *testing.T) {
 
 // TestWatchOutlivesTheServer: what happens while the API server is away is
 // noticed when it is back.
+// A pod may end before kubelet asks for its devices, and nobody else can go on
+// until its lock is gone.
+func TestLockOfAPodThatEndsUnservedIsReleasedAtOnce(t *testing.T) {
+	for name, end := range map[string]func(r *rig){
+		"rejected by kubelet": func(r *rig) { r.phase("ns/p", corev1.PodFailed) },
+		"deleted":             func(r *rig) { r.server.remove("ns/p") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, snapshotOf(t, "mi300x-spx-8", partition.RegisterOptions{}))
+			r.background()
+			eventually(t, "the node has been looked at", func() bool {
+				return r.server.currentNode().Annotations[annotations.NodeRegisterKey] != ""
+			})
+			r.bind(r.pod("p", []annotations.Grant{r.grant(0, 16384, 76)}))
+			end(r) // the next look is 30 s away
+			eventually(t, "the lock is released", func() bool { return r.lockText() == "" })
+		})
+	}
+}
+
 func TestWatchOutlivesTheServer(t *testing.T) {
 	r := servedPod(t)
 	uid := r.server.pod("ns/p").UID

@@ -133,6 +133,9 @@ type allocator interface {
 	// sizes are how many devices each request wants. What was read for it is
 	// kept for the Allocate that follows.
 	Pending(ctx context.Context, resource string, sizes []int) pending
+	// Starts is told before a container with these kubelet device IDs starts,
+	// for the first time or again. An error keeps it from starting.
+	Starts(resource string, ids []string) error
 	// Run does the work in the background: publication, events, caps, garbage
 	// collection. It returns when ctx ends.
 	Run(ctx context.Context) error

@@ -15,6 +15,8 @@ import (
 	"google.golang.org/grpc"
 	"k8s.io/klog/v2"
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+
+	"github.com/Project-HAMi/hami-amd/partition"
 )
 
 // maxSocketPath is what fits into a unix socket's address (sun_path, less the
@@ -32,6 +34,7 @@ type server struct {
 	devices  *devices
 	alloc    allocator
 	policy   AllocatorPolicy
+	preStart bool // kubelet tells before it starts a container
 	times    times
 	log      klog.Logger
 
@@ -66,7 +69,7 @@ func defaultTimes() times {
 func newServer(resource string, p *Plugin, folder *socketFolder, devices *devices, alloc allocator) *server {
 	return &server{
 		resource: resource, dir: p.cfg.pluginDir(), folder: folder, devices: devices, alloc: alloc,
-		policy: p.cfg.AllocatorPolicy, times: p.times, log: p.log.WithValues("resource", resource),
+		policy: p.cfg.AllocatorPolicy, preStart: resource == partition.ResourceGPU && !p.cfg.Standalone, times: p.times, log: p.log.WithValues("resource", resource),
 		ended: make(chan struct{}, 1), cut: make(chan struct{}),
 	}
 }

@@ -25,6 +25,9 @@ func (w *wholeAllocator) Allocate(_ context.Context, resource string, containers
 // Pending implements allocator: nobody has granted anything.
 func (w *wholeAllocator) Pending(context.Context, string, []int) pending { return pending{} }
 
+// Starts implements allocator: a container that has GPUs whole keeps no books.
+func (w *wholeAllocator) Starts(string, []string) error { return nil }
+
 // Run implements allocator.
 func (w *wholeAllocator) Run(ctx context.Context) error {
 	<-ctx.Done()
