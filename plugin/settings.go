@@ -66,7 +66,7 @@ func sharing() []Setting {
 		{Flag: "report_node_capacity", Value: "dp.reportNodeCapacity", Default: "false", boolean: true,
 			Usage: "Publish the healthy GPUs' memory (amd.com/gpumem, MiB) and compute units (amd.com/gpucores) as node capacity and allocatable. Turning it off removes the entries again.",
 			set:   boolSetting(func(c *Config) *bool { return &c.ReportNodeCapacity })},
-		{Flag: "resource_naming_strategy", Default: "single",
+		{Flag: "resource_naming_strategy", Value: "dp.resourceNamingStrategy", Default: "single",
 			Usage: "single makes every GPU and partition an amd.com/gpu. mixed names partitions after their mode, for example amd.com/cpx_nps4.",
 			set:   setNaming},
 	}

@@ -186,10 +186,6 @@ func TestMonitorUnderstandsTheChart(t *testing.T) {
 // Everything the plugin can be told can be said in the chart, with the same
 // default, but for what only tests and unusual hosts need.
 func TestChartHasEverySetting(t *testing.T) {
-	beside := map[string]string{ // settings that the specification gives no value
-		"-resource_naming_strategy": "dp.resourceNamingStrategy",
-		"NODE_NAME":                 "",
-	}
 	source, err := os.ReadFile("chart/values.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -216,9 +212,7 @@ func TestChartHasEverySetting(t *testing.T) {
 		if s.Flag != "" {
 			name = "-" + s.Flag
 		}
-		if v, ok := beside[name]; ok && value == "" {
-			value = v
-		} else if value == "" {
+		if value == "" && name != "NODE_NAME" { // which the field of the node's name gives
 			if _, ok := all[name]; ok || !s.Host && s.Flag != "standalone" {
 				t.Errorf("%s: in the chart %t", name, ok)
 			}
