@@ -122,7 +122,7 @@ func (a *hamiAllocator) Run(ctx context.Context) error {
 }
 
 // DevicesChanged implements allocator.
-func (a *hamiAllocator) DevicesChanged(prev, next *Snapshot) { a.publisher.devicesChanged(prev, next) }
+func (a *hamiAllocator) DevicesChanged(prev, next *snapshot) { a.publisher.devicesChanged(prev, next) }
 
 // Allocate implements allocator.
 func (a *hamiAllocator) Allocate(ctx context.Context, resource string, containers [][]string) (*pluginapi.AllocateResponse, error) {
@@ -161,7 +161,7 @@ func (a *hamiAllocator) Allocate(ctx context.Context, resource string, container
 // call is one Allocate call.
 type call struct {
 	ids  [][]string
-	snap *Snapshot
+	snap *snapshot
 }
 
 func (c *call) sizes() []int {

@@ -81,7 +81,7 @@ func (c *capper) close() error {
 
 // limitsAll tells whether the kernel limits each of these slices. An APU's
 // memory is system memory, which dmem does not count.
-func (c *capper) limitsAll(grants []annotations.Grant, s *Snapshot) bool {
+func (c *capper) limitsAll(grants []annotations.Grant, s *snapshot) bool {
 	if c.tree == nil {
 		return false
 	}
@@ -116,7 +116,7 @@ func (c *capper) regions() (map[string]bool, error) {
 
 // want sees to it that a pod's limits come into force. Asking again for what
 // holds already does nothing.
-func (c *capper) want(pod *corev1.Pod, spec allocate.Pod, s *Snapshot) {
+func (c *capper) want(pod *corev1.Pod, spec allocate.Pod, s *snapshot) {
 	if c.tree == nil {
 		return
 	}
@@ -212,7 +212,7 @@ func (c *capper) apply(ctx context.Context, uids []types.UID, caps []dmem.PodCap
 
 // capsOf are the limits of a pod's cgroup. A GPU whose VRAM the kernel does
 // not count has none.
-func (c *capper) capsOf(pod *corev1.Pod, spec allocate.Pod, s *Snapshot) (dmem.PodCaps, error) {
+func (c *capper) capsOf(pod *corev1.Pod, spec allocate.Pod, s *snapshot) (dmem.PodCaps, error) {
 	grants, err := alignedGrants(&spec)
 	if err != nil {
 		return dmem.PodCaps{}, err

@@ -201,7 +201,7 @@ func TestNodesWithoutDmem(t *testing.T) {
 			t.Errorf("%s: got a tree", name)
 		}
 		c := newCapper(tree, testLog(t))
-		c.want(&corev1.Pod{}, allocate.Pod{}, &Snapshot{})
+		c.want(&corev1.Pod{}, allocate.Pod{}, &snapshot{})
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		c.run(ctx)

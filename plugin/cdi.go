@@ -35,7 +35,7 @@ type cdiWriter struct {
 // ensure returns once the devices of a snapshot can be resolved by name. It
 // writes only if the devices changed, or somebody else changed the file. A
 // snapshot without a device that has a name needs no spec.
-func (w *cdiWriter) ensure(s *Snapshot) error {
+func (w *cdiWriter) ensure(s *snapshot) error {
 	spec, err := cdiSpec(s.Devices)
 	if err != nil {
 		return fmt.Errorf("CDI spec: %w", err)

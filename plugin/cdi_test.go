@@ -165,7 +165,7 @@ func TestCDIWriterWritesOnlyWhatChanged(t *testing.T) {
 	w := &cdiWriter{dir: filepath.Join(t.TempDir(), "run", "cdi")} // made as needed
 	path := filepath.Join(w.dir, cdiFile)
 	spx, qpx := machineSnapshot(t, "mi355x-spx-8", registerDefaults), machineSnapshot(t, "mi355x-qpx-8", partitionMode)
-	write := func(s *Snapshot) os.FileInfo {
+	write := func(s *snapshot) os.FileInfo {
 		t.Helper()
 		if err := w.ensure(s); err != nil {
 			t.Fatal(err)

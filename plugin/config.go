@@ -41,7 +41,7 @@ type Config struct {
 	// per GPU: 2 on gfx12, otherwise 10.
 	SplitCount int
 	// OperatingMode is "cu" or "partition" (OPERATING_MODE), cu if "". The
-	// node's annotation outranks it; what holds is in Snapshot.Mode.
+	// node's annotation outranks it.
 	OperatingMode string
 	// ComputePartition is the compute partition mode that idle GPUs are
 	// switched to at start, in partition mode (COMPUTE_PARTITION); "" leaves

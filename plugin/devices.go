@@ -28,7 +28,7 @@ type devices struct {
 	noted   map[string]bool // what was logged the last time
 	scanErr string          // the last error of the scanner, logged once
 
-	current atomic.Pointer[Snapshot]
+	current atomic.Pointer[snapshot]
 
 	mu      sync.Mutex
 	changed chan struct{} // closed when current is replaced
@@ -48,10 +48,10 @@ func newDevices(cfg Config, mode partition.OperatingMode, log klog.Logger) *devi
 }
 
 // Snapshot is the devices as they are now.
-func (d *devices) Snapshot() *Snapshot { return d.current.Load() }
+func (d *devices) Snapshot() *snapshot { return d.current.Load() }
 
 // PrepareCDI implements snapshotSource.
-func (d *devices) PrepareCDI(s *Snapshot) error {
+func (d *devices) PrepareCDI(s *snapshot) error {
 	if d.cdi == nil {
 		return nil
 	}
@@ -59,14 +59,14 @@ func (d *devices) PrepareCDI(s *Snapshot) error {
 }
 
 // watch returns the devices and a channel that is closed when they change.
-func (d *devices) watch() (*Snapshot, <-chan struct{}) {
+func (d *devices) watch() (*snapshot, <-chan struct{}) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.current.Load(), d.changed
 }
 
 // publish replaces the devices and wakes the watchers.
-func (d *devices) publish(s *Snapshot) {
+func (d *devices) publish(s *snapshot) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.current.Store(s)
@@ -104,7 +104,7 @@ const rescan = time.Minute
 // pulse looks every cfg.Pulse until ctx ends, and publishes what changed.
 // onChange is called before the watchers are woken, so that kubelet cannot ask
 // for a device the allocator does not know.
-func (d *devices) pulse(ctx context.Context, onChange func(prev, next *Snapshot)) {
+func (d *devices) pulse(ctx context.Context, onChange func(prev, next *snapshot)) {
 	every := d.cfg.Pulse
 	if every == 0 {
 		every = rescan
@@ -122,7 +122,7 @@ func (d *devices) pulse(ctx context.Context, onChange func(prev, next *Snapshot)
 }
 
 // again is one look of the pulse.
-func (d *devices) again(ctx context.Context, onChange func(prev, next *Snapshot)) {
+func (d *devices) again(ctx context.Context, onChange func(prev, next *snapshot)) {
 	prev := d.Snapshot()
 	next, err := d.look(ctx)
 	if ctx.Err() != nil {

@@ -118,7 +118,7 @@ func TestNoPulseChecksNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), rescan+time.Second)
 		defer cancel()
-		d.pulse(ctx, func(prev, next *Snapshot) {})
+		d.pulse(ctx, func(prev, next *snapshot) {})
 	})
 	if n := len(d.Snapshot().Devices); n != 0 {
 		t.Errorf("%d devices after the GPU has left", n)
@@ -253,7 +253,7 @@ func TestScanErrorsKeepTheDevices(t *testing.T) {
 	if err := os.Rename(cfg.SysfsRoot, cfg.SysfsRoot+".gone"); err != nil {
 		t.Fatal(err)
 	}
-	never := func(prev, next *Snapshot) { t.Error("a change was announced") }
+	never := func(prev, next *snapshot) { t.Error("a change was announced") }
 	for range 3 {
 		d.again(t.Context(), never)
 	}
@@ -425,7 +425,7 @@ func TestExporterVerdicts(t *testing.T) {
 	}
 	look := func() {
 		for range 3 {
-			d.again(t.Context(), func(prev, next *Snapshot) {})
+			d.again(t.Context(), func(prev, next *snapshot) {})
 		}
 	}
 	look()
@@ -472,7 +472,7 @@ func TestNotesAreLoggedOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 3 {
-		d.again(t.Context(), func(prev, next *Snapshot) {})
+		d.again(t.Context(), func(prev, next *snapshot) {})
 	}
 	if n := countOf(logs, `exclude "card17"`); n != 1 {
 		t.Errorf("%d lines:\n%s", n, logs)

@@ -145,7 +145,7 @@ func (r *rig) occupyWithOlderPod() {
 }
 
 // callsFor counts the calls of an admission where nothing goes wrong.
-func callsFor(t *testing.T, snap *Snapshot, what string) int {
+func callsFor(t *testing.T, snap *snapshot, what string) int {
 	r := newRig(t, snap)
 	r.occupyWithOlderPod()
 	a := admissions(r)[what]
@@ -232,7 +232,7 @@ func TestPluginDiesAtEachCall(t *testing.T) {
 	}
 }
 
-func dieAt(t *testing.T, snap *Snapshot, what string, fault apiFault, number int, rebooted bool) {
+func dieAt(t *testing.T, snap *snapshot, what string, fault apiFault, number int, rebooted bool) {
 	r := newRig(t, snap)
 	r.occupyWithOlderPod()
 	r.timing = hasty()

@@ -56,7 +56,7 @@ func newGPUStates(before []annotations.Device) *gpuStates {
 
 // update takes over what the node offers now. A GPU that is there but offered
 // no more, because it is excluded, is not missing.
-func (s *gpuStates) update(snap *Snapshot) {
+func (s *gpuStates) update(snap *snapshot) {
 	for _, g := range s.gpus {
 		g.now, g.detail = missing, ""
 	}

@@ -21,7 +21,7 @@ func newGPURig(t *testing.T, before []annotations.Device) *gpuRig {
 	return &gpuRig{T: t, states: newGPUStates(before), now: time.Date(2026, 8, 21, 12, 0, 0, 0, time.UTC)}
 }
 
-func (g *gpuRig) see(after time.Duration, s *Snapshot, want ...string) {
+func (g *gpuRig) see(after time.Duration, s *snapshot, want ...string) {
 	g.Helper()
 	g.now = g.now.Add(after)
 	g.states.update(s)

@@ -35,7 +35,7 @@ type stubAllocator struct {
 	stopped  bool
 }
 
-type change struct{ prev, next *Snapshot }
+type change struct{ prev, next *snapshot }
 
 func (a *stubAllocator) Allocate(ctx context.Context, resource string, containers [][]string) (*pluginapi.AllocateResponse, error) {
 	if a.allocate != nil {
@@ -71,7 +71,7 @@ func (a *stubAllocator) Run(ctx context.Context) error {
 	return nil
 }
 
-func (a *stubAllocator) DevicesChanged(prev, next *Snapshot) {
+func (a *stubAllocator) DevicesChanged(prev, next *snapshot) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.changes = append(a.changes, change{prev, next})
@@ -172,7 +172,7 @@ func startPlugin(tb testing.TB, cfg Config, alloc *stubAllocator, annotations ma
 }
 
 // machineSnapshot registers a machine of testdata.
-func machineSnapshot(tb testing.TB, machine string, opts partition.RegisterOptions) *Snapshot {
+func machineSnapshot(tb testing.TB, machine string, opts partition.RegisterOptions) *snapshot {
 	tb.Helper()
 	inv, err := partition.Discover(fixturetest.Machine(tb, machine))
 	if err != nil {

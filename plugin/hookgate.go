@@ -73,7 +73,7 @@ func (g *hookGate) close() error {
 // decide sets HookLeftOut of the pod's containers, or refuses the pod: all
 // containers with a slice are looked at when the first is served, so that none
 // starts in vain and missing images are pulled at the same time.
-func (g *hookGate) decide(ctx context.Context, pod *corev1.Pod, spec *allocate.Pod, s *Snapshot, caps *capper) error {
+func (g *hookGate) decide(ctx context.Context, pod *corev1.Pod, spec *allocate.Pod, s *snapshot, caps *capper) error {
 	grants, err := alignedGrants(spec)
 	if err != nil {
 		return err
@@ -176,7 +176,7 @@ func alignedGrants(spec *allocate.Pod) (annotations.PodGrants, error) {
 
 // slicesOf are the grants of less than a device. A device the node does not
 // have is for the plan to refuse.
-func slicesOf(grants []annotations.Grant, s *Snapshot) (slices []annotations.Grant) {
+func slicesOf(grants []annotations.Grant, s *snapshot) (slices []annotations.Grant) {
 	for _, g := range grants {
 		if d, ok := s.Device(g.UUID); ok && !d.Hard && (g.CUs != d.Devcore || g.MemoryMiB != d.Devmem) {
 			slices = append(slices, g)

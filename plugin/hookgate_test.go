@@ -79,7 +79,7 @@ func (s *imageStore) Pull(_ context.Context, name string) error {
 }
 
 // failClosed is a rig whose node refuses what the hook cannot limit.
-func failClosed(t *testing.T, snap *Snapshot) (*rig, *imageStore) {
+func failClosed(t *testing.T, snap *snapshot) (*rig, *imageStore) {
 	r := newRig(t, snap, func(c *Config) { c.MuslFailClosed = true })
 	store := &imageStore{}
 	gate, err := newHookGate(r.cfg, Deps{Images: store, Now: r.time})

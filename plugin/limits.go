@@ -21,7 +21,7 @@ var errForged = errors.New("grant exceeds the container's limits")
 // checkLimits compares the grants of a pod with what its containers ask for.
 // What a container does not name is the scheduler's to choose, and a hard
 // device is granted whole whatever was asked.
-func checkLimits(scheduler *amd.Devices, pod *corev1.Pod, spec *allocate.Pod, s *Snapshot) error {
+func checkLimits(scheduler *amd.Devices, pod *corev1.Pod, spec *allocate.Pod, s *snapshot) error {
 	grants, err := alignedGrants(spec)
 	if err != nil {
 		return err

@@ -99,7 +99,7 @@ func TestC33UnknownNUMANodeIsLeftOut(t *testing.T) {
 }
 
 // manyGPUs is a node of n soft GPUs, like the first one of a machine.
-func manyGPUs(tb testing.TB, n int) *Snapshot {
+func manyGPUs(tb testing.TB, n int) *snapshot {
 	tb.Helper()
 	one := machineSnapshot(tb, "rx7900xtx", partition.RegisterOptions{SplitCount: 10}).Devices[0]
 	var devices []partition.Registered

@@ -12,7 +12,7 @@ import (
 
 // look finds the devices and their health. Without a pulse nothing is checked,
 // and GPUs that the node keeps for itself are left alone always.
-func (d *devices) look(ctx context.Context) (*Snapshot, error) {
+func (d *devices) look(ctx context.Context) (*snapshot, error) {
 	scan, err := d.scanner.Scan()
 	if err != nil {
 		return nil, fmt.Errorf("discovering GPUs: %w", err)
@@ -100,7 +100,7 @@ func (d *devices) logNotes(notes []string) {
 }
 
 // logFirst says what the node has. Later looks log what changed.
-func (d *devices) logFirst(s *Snapshot) {
+func (d *devices) logFirst(s *snapshot) {
 	d.log.Info("Found the node's devices", "gpus", len(s.Inventory.GPUs), "registered", len(s.Devices), "resources", partition.Resources(s.Devices))
 	for i := range s.Devices {
 		if r := &s.Devices[i]; !r.Health {

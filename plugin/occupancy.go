@@ -24,7 +24,7 @@ type problem struct {
 
 // schedulable are the devices of a snapshot that HAMi schedules. Those of
 // other resources are kubelet's, and no grant can name them.
-func schedulable(s *Snapshot) []partition.Registered {
+func schedulable(s *snapshot) []partition.Registered {
 	other := func(d partition.Registered) bool { return d.Resource != partition.ResourceGPU }
 	if !slices.ContainsFunc(s.Devices, other) {
 		return s.Devices
@@ -38,7 +38,7 @@ func schedulable(s *Snapshot) []partition.Registered {
 // pods claim one CU, it is held, and both are named in a problem. A device the
 // node does not have, or no longer has, is a problem as well and blocks
 // nothing.
-func heldByOthers(scheduler *amd.Devices, l *ledger, v *view, s *Snapshot, self types.UID) (map[string]cumask.Set, []problem) {
+func heldByOthers(scheduler *amd.Devices, l *ledger, v *view, s *snapshot, self types.UID) (map[string]cumask.Set, []problem) {
 	devices := make([]annotations.Device, 0, len(s.Devices))
 	for _, d := range schedulable(s) {
 		devices = append(devices, d.Device)
@@ -143,7 +143,7 @@ func claimedBy(scheduler *amd.Devices, node string, devices []annotations.Device
 // ledger does not know: those that another plugin served, or this one before
 // its file was lost. From then on a later edit of theirs is noticed too. A pod
 // none of whose grants has been served was handed nothing, whatever it claims.
-func adopt(scheduler *amd.Devices, l *ledger, node string, pods []corev1.Pod, s *Snapshot) ([]problem, error) {
+func adopt(scheduler *amd.Devices, l *ledger, node string, pods []corev1.Pod, s *snapshot) ([]problem, error) {
 	devices := make([]annotations.Device, 0, len(s.Devices))
 	for _, d := range schedulable(s) {
 		devices = append(devices, d.Device)

@@ -78,7 +78,7 @@ func (ask *preference) learn(p pending, i int) {
 //
 // The answer is in the order of the node's devices and the same for the same
 // question.
-func prefer(node *Snapshot, ask preference) []string {
+func prefer(node *snapshot, ask preference) []string {
 	if ask.size <= 0 || len(ask.must) > ask.size {
 		return nil
 	}
@@ -95,7 +95,7 @@ func prefer(node *Snapshot, ask preference) []string {
 
 // picker picks IDs from what is available.
 type picker struct {
-	node   *Snapshot
+	node   *snapshot
 	policy AllocatorPolicy
 	size   int
 	free   [][]string // device IDs left by device, the lowest slot first
@@ -104,7 +104,7 @@ type picker struct {
 	picked []string
 }
 
-func newPicker(node *Snapshot, ask preference) *picker {
+func newPicker(node *snapshot, ask preference) *picker {
 	p := &picker{node: node, policy: ask.policy, size: ask.size,
 		free: make([][]string, len(node.Devices)), held: make([][]string, len(node.Devices)), byMust: make([]int, len(node.Devices))}
 	insist := func(id string) bool { return slices.Contains(ask.must, id) || slices.Contains(ask.again, id) }

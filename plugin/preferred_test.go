@@ -15,7 +15,7 @@ import (
 )
 
 // allIDs are the kubelet IDs of some devices of a node, all if none is named.
-func allIDs(s *Snapshot, devices ...int) []string {
+func allIDs(s *snapshot, devices ...int) []string {
 	var out []string
 	for i := range s.Devices {
 		if len(devices) == 0 || slices.Contains(devices, i) {
@@ -46,11 +46,11 @@ func TestPrefer(t *testing.T) {
 	pcie := machineSnapshot(t, "mi210-8", registerDefaults)      // two hives of four on two sockets
 	parts := machineSnapshot(t, "mi355x-qpx-8", partition.RegisterOptions{Mode: partition.ModePartition})
 	one := machineSnapshot(t, "rx9060xt", registerDefaults) // two shares
-	id := func(s *Snapshot, i int) string { return s.Devices[i].ID }
-	ids := func(s *Snapshot, i, slot int) string { return s.Devices[i].KubeletIDs[slot] }
+	id := func(s *snapshot, i int) string { return s.Devices[i].ID }
+	ids := func(s *snapshot, i, slot int) string { return s.Devices[i].KubeletIDs[slot] }
 
 	tests := map[string]struct {
-		node *Snapshot
+		node *snapshot
 		ask  preference
 		want string
 	}{
@@ -147,7 +147,7 @@ func TestPrefer(t *testing.T) {
 }
 
 // heldIDs are all IDs of some devices.
-func heldIDs(s *Snapshot, devices ...int) map[string]bool {
+func heldIDs(s *snapshot, devices ...int) map[string]bool {
 	held := make(map[string]bool)
 	for _, id := range allIDs(s, devices...) {
 		held[id] = true
@@ -198,10 +198,10 @@ func TestLearnWhoIsAskedForAgain(t *testing.T) {
 	}
 }
 
-func pcieBDF(s *Snapshot, i int) string { return string(s.Devices[i].GPU.BDF) }
+func pcieBDF(s *snapshot, i int) string { return string(s.Devices[i].GPU.BDF) }
 
 // shares are the first shares of GPUs, shortened.
-func shares(s *Snapshot, gpus ...int) string {
+func shares(s *snapshot, gpus ...int) string {
 	var out []string
 	for _, i := range gpus {
 		out = append(out, s.Devices[i].KubeletIDs[0])
@@ -274,7 +274,7 @@ func TestC51PreferredAllocationFollowsTheGrants(t *testing.T) {
 // sum may be a little off the best.
 func TestChooseFindsTheBestSet(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
-	nodes := map[string]*Snapshot{
+	nodes := map[string]*snapshot{
 		"MI300X in one hive":     machineSnapshot(t, "mi300x-spx-8", registerDefaults),
 		"MI210 in two hives":     machineSnapshot(t, "mi210-8", registerDefaults),
 		"MI355X in partitions":   machineSnapshot(t, "mi355x-qpx-8", partition.RegisterOptions{Mode: partition.ModePartition}),
@@ -306,7 +306,7 @@ func TestChooseFindsTheBestSet(t *testing.T) {
 }
 
 // twoSockets is a node of eight GPUs without any link record.
-func twoSockets(tb testing.TB) *Snapshot {
+func twoSockets(tb testing.TB) *snapshot {
 	s := manyGPUs(tb, 8)
 	for i := range s.Devices {
 		numa := i % 2
@@ -355,7 +355,7 @@ func (c *choice) bruteForce(n int, policy AllocatorPolicy) int {
 
 // Any question gets a valid answer, as long as there is enough of what it asks.
 func FuzzPrefer(f *testing.F) {
-	nodes := []*Snapshot{
+	nodes := []*snapshot{
 		machineSnapshot(f, "mi210-8", registerDefaults),
 		machineSnapshot(f, "mi355x-qpx-8", partition.RegisterOptions{Mode: partition.ModePartition}),
 	}
@@ -418,7 +418,7 @@ func FuzzPrefer(f *testing.F) {
 
 func TestMeasure(t *testing.T) {
 	tests := map[string]struct {
-		node *Snapshot
+		node *snapshot
 		want [3]int // GPU 0 to GPUs 0, 1 and 7
 	}{
 		"one hive":         {machineSnapshot(t, "mi300x-spx-8", registerDefaults), [3]int{0, 15, 15}},
@@ -456,7 +456,7 @@ func TestMeasure(t *testing.T) {
 func BenchmarkPrefer(b *testing.B) {
 	shares, parts := manyGPUs(b, 64), machineSnapshot(b, "mi300x-cpx-8", partition.RegisterOptions{Mode: partition.ModePartition})
 	for _, policy := range []AllocatorPolicy{PolicyBestEffort, PolicySpread} {
-		for name, node := range map[string]*Snapshot{"640 shares": shares, "64 partitions": parts} {
+		for name, node := range map[string]*snapshot{"640 shares": shares, "64 partitions": parts} {
 			b.Run(fmt.Sprintf("8 of %s, %s", name, policy), func(b *testing.B) {
 				ask := preference{resource: partition.ResourceGPU, policy: policy, size: 8, available: allIDs(node)}
 				b.ReportAllocs()

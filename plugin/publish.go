@@ -40,7 +40,7 @@ type publisher struct {
 }
 
 // devicesChange is from the last snapshot that was dealt with to the newest.
-type devicesChange struct{ prev, next *Snapshot }
+type devicesChange struct{ prev, next *snapshot }
 
 func newPublisher(cfg Config, deps Deps, c *cluster, events *eventSender, timing timing) *publisher {
 	return &publisher{
@@ -51,7 +51,7 @@ func newPublisher(cfg Config, deps Deps, c *cluster, events *eventSender, timing
 
 // devicesChanged does not block; changes that come faster than they are dealt
 // with become one.
-func (p *publisher) devicesChanged(prev, next *Snapshot) {
+func (p *publisher) devicesChanged(prev, next *snapshot) {
 	p.mu.Lock()
 	if p.changed == nil {
 		p.changed = &devicesChange{prev: prev}
@@ -101,7 +101,7 @@ func (p *publisher) run(ctx context.Context, src snapshotSource, holders func() 
 
 // once brings the node up to date and shortens the wait for the next time if
 // there is something to watch.
-func (p *publisher) once(ctx context.Context, s *Snapshot, holders func() map[string][]string, wait *time.Duration) error {
+func (p *publisher) once(ctx context.Context, s *snapshot, holders func() map[string][]string, wait *time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, p.timing.publish)
 	defer cancel()
 	node, err := p.cluster.getNode(ctx)
@@ -125,7 +125,7 @@ func (p *publisher) once(ctx context.Context, s *Snapshot, holders func() map[st
 }
 
 // notice sends the events about what has changed.
-func (p *publisher) notice(node *corev1.Node, s *Snapshot, holders func() map[string][]string) {
+func (p *publisher) notice(node *corev1.Node, s *snapshot, holders func() map[string][]string) {
 	var events []nodeEvent
 	change := p.takeChange()
 	if p.states == nil {
@@ -148,7 +148,7 @@ func (p *publisher) notice(node *corev1.Node, s *Snapshot, holders func() map[st
 
 // register writes the register annotation where it is not what the devices
 // are. A node without devices has none.
-func (p *publisher) register(ctx context.Context, node *corev1.Node, s *Snapshot) error {
+func (p *publisher) register(ctx context.Context, node *corev1.Node, s *snapshot) error {
 	have, there := node.Annotations[annotations.NodeRegisterKey]
 	var want *string
 	if entries := s.Entries(); len(entries) > 0 {
@@ -200,7 +200,7 @@ func (p *publisher) merge(ctx context.Context, patch any, subresources ...string
 // reportCapacity makes the memory in MiB and the CUs of the healthy devices
 // part of the node's status, or removes them where that is not wanted. Kubelet
 // keeps extended resources it does not know of.
-func (p *publisher) reportCapacity(ctx context.Context, node *corev1.Node, s *Snapshot) error {
+func (p *publisher) reportCapacity(ctx context.Context, node *corev1.Node, s *snapshot) error {
 	want := make(map[corev1.ResourceName]int64)
 	if p.capacity {
 		want[amd.DefaultMemoryName], want[amd.DefaultCoreName] = 0, 0

@@ -21,7 +21,7 @@ func newResponder(cfg Config, src snapshotSource, log klog.Logger) *responder {
 // respond names CDI devices only if a container runtime can resolve them by
 // now. Device nodes always work, so they are the answer when it cannot; never
 // both, since runtimes need not merge them.
-func (r *responder) respond(s *Snapshot, containers []allocate.Container) *pluginapi.AllocateResponse {
+func (r *responder) respond(s *snapshot, containers []allocate.Container) *pluginapi.AllocateResponse {
 	cdi := r.cdi
 	if cdi {
 		if err := r.src.PrepareCDI(s); err != nil {

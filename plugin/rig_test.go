@@ -30,25 +30,25 @@ const testNode = "gpu-node"
 // fakeSource is the kubelet side's snapshot.
 type fakeSource struct {
 	mu     sync.Mutex
-	snap   *Snapshot
+	snap   *snapshot
 	cdiErr error
 	onCDI  func()
 }
 
-func (f *fakeSource) Snapshot() *Snapshot {
+func (f *fakeSource) Snapshot() *snapshot {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.snap
 }
 
-func (f *fakeSource) PrepareCDI(*Snapshot) error {
+func (f *fakeSource) PrepareCDI(*snapshot) error {
 	if f.onCDI != nil {
 		f.onCDI()
 	}
 	return f.cdiErr
 }
 
-func (f *fakeSource) set(s *Snapshot) (prev *Snapshot) {
+func (f *fakeSource) set(s *snapshot) (prev *snapshot) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	prev, f.snap = f.snap, s
@@ -56,7 +56,7 @@ func (f *fakeSource) set(s *Snapshot) (prev *Snapshot) {
 }
 
 // snapshotOf discovers a machine of testdata.
-func snapshotOf(tb testing.TB, machine string, opts partition.RegisterOptions) *Snapshot {
+func snapshotOf(tb testing.TB, machine string, opts partition.RegisterOptions) *snapshot {
 	tb.Helper()
 	inv, err := partition.Discover(fixturetest.Machine(tb, machine))
 	if err != nil {
@@ -65,7 +65,7 @@ func snapshotOf(tb testing.TB, machine string, opts partition.RegisterOptions) *
 	return snapshotFrom(tb, inv, opts)
 }
 
-func snapshotFrom(tb testing.TB, inv *partition.Inventory, opts partition.RegisterOptions) *Snapshot {
+func snapshotFrom(tb testing.TB, inv *partition.Inventory, opts partition.RegisterOptions) *snapshot {
 	tb.Helper()
 	opts.NodeName = testNode
 	reg, err := inv.Register(opts)
@@ -90,7 +90,7 @@ type rig struct {
 	locked int
 }
 
-func newRig(tb testing.TB, snap *Snapshot, change ...func(*Config)) *rig {
+func newRig(tb testing.TB, snap *snapshot, change ...func(*Config)) *rig {
 	tb.Helper()
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: testNode, UID: "node-uid", Annotations: map[string]string{"some": "thing"}}}
 	r := &rig{

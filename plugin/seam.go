@@ -30,9 +30,9 @@ type Deps struct {
 	Images image.Store
 }
 
-// Snapshot is what the node offers at one moment. It is never changed once it
+// snapshot is what the node offers at one moment. It is never changed once it
 // is published, so that it may be kept and read without a lock.
-type Snapshot struct {
+type snapshot struct {
 	// Devices is what is registered, in ascending order of PCI address,
 	// partitions of one GPU in ascending order of their index. Those of other
 	// resources than amd.com/gpu are kubelet's alone: see Entries.
@@ -52,8 +52,8 @@ type Snapshot struct {
 
 // newSnapshot builds the indexes over a registration. The devices must have
 // distinct IDs, as those of a partition.Registration do.
-func newSnapshot(devices []partition.Registered, inv *partition.Inventory, mode partition.OperatingMode, notes []string) *Snapshot {
-	s := &Snapshot{Devices: devices, Inventory: inv, Mode: mode, Notes: notes,
+func newSnapshot(devices []partition.Registered, inv *partition.Inventory, mode partition.OperatingMode, notes []string) *snapshot {
+	s := &snapshot{Devices: devices, Inventory: inv, Mode: mode, Notes: notes,
 		byID: make(map[string]int, len(devices)), byKubelet: make(map[string]int, len(devices))}
 	for i := range devices {
 		s.byID[devices[i].ID] = i
@@ -69,12 +69,12 @@ func newSnapshot(devices []partition.Registered, inv *partition.Inventory, mode 
 
 // Entries are the devices HAMi schedules, as the register annotation lists
 // them.
-func (s *Snapshot) Entries() []annotations.Device {
+func (s *snapshot) Entries() []annotations.Device {
 	return (&partition.Registration{Devices: s.Devices}).Entries()
 }
 
 // Device finds a device by the ID it is registered under.
-func (s *Snapshot) Device(id string) (*partition.Registered, bool) {
+func (s *snapshot) Device(id string) (*partition.Registered, bool) {
 	i, ok := s.byID[id]
 	if !ok {
 		return nil, false
@@ -84,7 +84,7 @@ func (s *Snapshot) Device(id string) (*partition.Registered, bool) {
 
 // ByKubeletID finds the device behind a device ID of kubelet's, a share of it
 // or all of it.
-func (s *Snapshot) ByKubeletID(id string) (*partition.Registered, bool) {
+func (s *snapshot) ByKubeletID(id string) (*partition.Registered, bool) {
 	i, ok := s.byKubelet[id]
 	if !ok {
 		return nil, false
@@ -95,11 +95,11 @@ func (s *Snapshot) ByKubeletID(id string) (*partition.Registered, bool) {
 // snapshotSource has the node's devices as they are now.
 type snapshotSource interface {
 	// Snapshot is never nil.
-	Snapshot() *Snapshot
+	Snapshot() *snapshot
 	// PrepareCDI returns once a container runtime can resolve the CDI names of
 	// every device of the snapshot, and does nothing where CDI is off. After
 	// an error no CDI name may be handed out.
-	PrepareCDI(*Snapshot) error
+	PrepareCDI(*snapshot) error
 }
 
 // pending is what the API server's side knows when kubelet asks which devices to
@@ -141,5 +141,5 @@ type allocator interface {
 	Run(ctx context.Context) error
 	// DevicesChanged tells about each new snapshot after the first. It must
 	// not block.
-	DevicesChanged(prev, next *Snapshot)
+	DevicesChanged(prev, next *snapshot)
 }

@@ -35,12 +35,12 @@ func (w *wholeAllocator) Run(ctx context.Context) error {
 }
 
 // DevicesChanged implements allocator.
-func (w *wholeAllocator) DevicesChanged(_, _ *Snapshot) {}
+func (w *wholeAllocator) DevicesChanged(_, _ *snapshot) {}
 
 // wholeAnswer hands out the devices behind kubelet's IDs, whole, in the order
 // of the node's list: for resources HAMi does not schedule and nodes without
 // HAMi.
-func wholeAnswer(r *responder, s *Snapshot, resource string, requests [][]string) (*pluginapi.AllocateResponse, error) {
+func wholeAnswer(r *responder, s *snapshot, resource string, requests [][]string) (*pluginapi.AllocateResponse, error) {
 	containers := make([]allocate.Container, len(requests))
 	for i, ids := range requests {
 		wanted := make(map[string]bool, len(ids))
