@@ -207,7 +207,7 @@ func (w *podWatch) ended(uids ...types.UID) {
 // calling Allocate.
 func (w *podWatch) unlock(pod *corev1.Pod) {
 	if pod.Annotations[annotations.BindPhaseKey] == string(annotations.BindAllocating) {
-		_ = 0
+		w.a.publisher.wake()
 	}
 }
 
