@@ -7,17 +7,21 @@ func newRoot(clock clock) *cobra.Command {
 		Use:   "amdctl",
 		Short: "Look at AMD GPUs shared under HAMi",
 		Long: `amdctl shows what HAMi's scheduler and an AMD node make of GPUs, annotations
-and pods. It works on files and on sysfs and talks to no cluster.
+and pods. It works on files and on sysfs; verify, explain and draw also read a
+live cluster, through kubectl. It changes nothing anywhere. Installed on the PATH
+as kubectl-amd it is kubectl's subcommand: kubectl amd verify.
 
 Every subcommand takes -o json. Answers go to standard output, notes and skipped
 devices to standard error; bad input ends with one line and exit code 1.`,
 		Example: `  # What would this node register?
   amdctl discover
 
-  # Why is my pod pending?
-  kubectl get nodes -o yaml > nodes.yaml
-  kubectl get pods -A -o yaml > pods.yaml
-  amdctl fit --nodes nodes.yaml --pods pods.yaml --pod my-pod.yaml
+  # Is anything inconsistent in the cluster?
+  amdctl verify --context production
+
+  # Why is my pod pending, and what would fit?
+  kubectl get nodes,pods -A -o yaml > cluster.yaml
+  amdctl explain team/my-pod --cluster cluster.yaml
 
   # What does this annotation say?
   kubectl get node n1 -o jsonpath='{.metadata.annotations.hami\.io/node-amd-register}' |
@@ -34,6 +38,7 @@ devices to standard error; bad input ends with one line and exit code 1.`,
 		newFit(clock),
 		newAllocate(clock),
 		newSimulate(),
+		newVerify(clock),
 	)
 	return root
 }
