@@ -155,6 +155,9 @@ func (c Config) Validate() error {
 			return fmt.Errorf("%s %s: want an absolute path", p.what, excerpt(p.path))
 		}
 	}
+	if socket := filepath.Join(c.pluginDir(), endpoint(partition.ResourceGPU)); len(socket) > maxSocketPath {
+		return fmt.Errorf("kubelet directory %s: want a socket path of at most %d bytes in it, %d are needed", excerpt(c.KubeletDir), maxSocketPath, len(socket))
+	}
 	return nil
 }
 

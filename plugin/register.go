@@ -115,7 +115,7 @@ func (s *server) register(ctx context.Context) error {
 	}
 	defer conn.Close()
 	_, err = pluginapi.NewRegistrationClient(conn).Register(ctx, &pluginapi.RegisterRequest{
-		Version: pluginapi.Version, Endpoint: s.endpoint(), ResourceName: s.resource, Options: s.options(),
+		Version: pluginapi.Version, Endpoint: endpoint(s.resource), ResourceName: s.resource, Options: s.options(),
 	})
 	return err
 }

@@ -74,8 +74,8 @@ func newServer(resource string, p *Plugin, folder *socketFolder, devices *device
 	}
 }
 
-// endpoint is the file name of the server's socket.
-func (s *server) endpoint() string { return strings.ReplaceAll(s.resource, "/", "_") + ".sock" }
+// endpoint is the file name of a resource's socket.
+func endpoint(resource string) string { return strings.ReplaceAll(resource, "/", "_") + ".sock" }
 
 // run serves and keeps the resource registered until ctx ends. Calls under way
 // then are finished first. Whatever fails is logged and tried again: kubelet
@@ -99,7 +99,7 @@ func (s *server) run(ctx context.Context) {
 // session is the life of one socket. It ends with ctx, or when the socket has
 // to be made anew: somebody removed or replaced it, or kubelet was restarted.
 func (s *server) session(ctx context.Context, wake <-chan struct{}, retry *backoff) error {
-	path := filepath.Join(s.dir, s.endpoint())
+	path := filepath.Join(s.dir, endpoint(s.resource))
 	listener, err := listen(path)
 	if err != nil {
 		return err

@@ -12,6 +12,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 
 	"k8s.io/klog/v2"
@@ -43,7 +44,7 @@ func run(ctx context.Context, program string, args []string, getenv func(string)
 		err = serve(ctx, cfg)
 	}
 	if err != nil {
-		fmt.Fprintf(stderr, "%s: %v\n", program, err)
+		fmt.Fprintf(stderr, "%s: %s\n", program, strings.ReplaceAll(err.Error(), "\n", "; "))
 		return 1
 	}
 	return 0
