@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/Project-HAMi/hami-amd/amd"
 	"github.com/Project-HAMi/hami-amd/annotations"
 )
 
@@ -124,6 +125,9 @@ func FuzzNew(f *testing.F) {
 			if p.Severity == "" || p.Detail == "" || p.Remedy == "" || len(p.Detail) > 4096 {
 				t.Fatalf("incomplete problem %+v", p)
 			}
+		}
+		if e, err := c.Explain("team", "fuzz", amd.ScheduleOptions{}); err != nil || e.Reason == "" {
+			t.Fatalf("explanation %+v, %v", e, err)
 		}
 		if most := maxProblems * (5 + len(c.Nodes[0].GPUs) + 2048); n > most {
 			t.Fatalf("%d problems", n)

@@ -279,7 +279,7 @@ func cleanRig(t testing.TB) *rig {
 	}
 	r.pods = append(r.pods,
 		newPod("pending", ask("main", 1, 1000, 10)),
-		newPod("never", ask("main", 16, 0, 0)),
+		newPod("never", ask("main", 64, 0, 0)),
 		newPod("no-gpu", ask("main", 0, 0, 0)),
 	)
 	chosen := r.schedule(on(newPod("chosen", ask("main", 1, 1000, 10)), mi300x))
