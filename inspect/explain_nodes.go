@@ -239,7 +239,7 @@ func (x *explainer) why(r amd.Reason, pod *corev1.Pod, req amd.Request, u *amd.U
 	case amd.SharesExhausted:
 		return fmt.Sprintf("all of its %d shares are taken", u.Count)
 	case amd.NotIdle:
-		return fmt.Sprintf("the policy is mutex, and %d containers share it", u.Used)
+		return "the policy is mutex, and " + sharing(u)
 	case amd.QuotaExceeded:
 		return "the quota of the namespace does not allow its memory"
 	case amd.InsufficientMemory:
@@ -250,13 +250,20 @@ func (x *explainer) why(r amd.Reason, pod *corev1.Pod, req amd.Request, u *amd.U
 	return r.String()
 }
 
+func sharing(u *amd.Usage) string {
+	if u.Used == 1 {
+		return "one container holds a share of it"
+	}
+	return fmt.Sprintf("%d containers share it", u.Used)
+}
+
 func whyMemory(req amd.Request, u *amd.Usage) string {
 	free := max(u.MemoryMiB-max(u.UsedMiB, 0), 0)
 	switch {
 	case u.MemoryMiB <= 0:
 		return "its memory is not known"
 	case req.Whole() || u.Hard():
-		return fmt.Sprintf("it is wanted whole, and %d of %d MiB are free (%d containers share it)", free, u.MemoryMiB, u.Used)
+		return fmt.Sprintf("it is wanted whole, and %d of %d MiB are free (%s)", free, u.MemoryMiB, sharing(u))
 	case req.MemoryMiB > 0:
 		return fmt.Sprintf("%d MiB are wanted, %d of %d are free", req.MemoryMiB, free, u.MemoryMiB)
 	case req.MemoryPercent > 0:

@@ -1,7 +1,9 @@
 package inspect
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"sort"
 
 	corev1 "k8s.io/api/core/v1"
@@ -41,7 +43,7 @@ const maxShrunk = 8
 // is the memory of the largest device.
 func (s *shrinker) changes(most int32) []Change {
 	var list []Change
-	asking := 0
+	asking, helps := 0, false
 	for i, ctr := range containersOf(s.pod) {
 		req, err := s.devices.Request(ctr)
 		if err != nil || req.Count == 0 {
@@ -50,9 +52,11 @@ func (s *shrinker) changes(most int32) []Change {
 		if asking++; asking > maxShrunk {
 			break
 		}
-		list = append(list, s.container(i, ctr.Name, req, most)...)
+		changes := s.container(i, ctr.Name, req, most)
+		list = append(list, changes...)
+		helps = helps || slices.ContainsFunc(changes, func(c Change) bool { return c.Limits[s.devices.Config().ResourceCountName] == "" })
 	}
-	if len(list) == 0 && asking > 0 && asking <= maxShrunk {
+	if !helps && asking > 0 && asking <= maxShrunk {
 		list = append(list, s.together(most)...)
 	}
 	return append(list, s.relaxed()...)
@@ -80,7 +84,8 @@ func (s *shrinker) container(i int, name string, req amd.Request, most int32) (l
 }
 
 // together tries less memory and fewer CUs at once, of all containers alike. A
-// container that is alone then gets as much memory as goes with the CUs.
+// container that is alone then gets as much memory as goes with the CUs, and as
+// many CUs as go with that.
 func (s *shrinker) together(most int32) []Change {
 	config := s.devices.Config()
 	alone, asking := -1, 0
@@ -114,15 +119,22 @@ func (s *shrinker) together(most int32) []Change {
 		return nil // memory alone has been tried
 	}
 	whole, _ := s.devices.Request(containersOf(s.pod)[alone]) // as above
-	mib, node := s.most(int(memoryOf(whole, most))-1, func(pod *corev1.Pod, n int) {
-		ctr := containersOf(pod)[alone]
-		set(ctr, config.ResourceCoreName, int(req.Cores))
-		s.setMemory(ctr, n)
-	})
+	both := func(mib, cores int) func(*corev1.Pod, int) {
+		return func(pod *corev1.Pod, n int) {
+			ctr := containersOf(pod)[alone]
+			s.setMemory(ctr, cmp.Or(mib, n))
+			set(ctr, config.ResourceCoreName, cmp.Or(cores, n))
+		}
+	}
+	mib, _ := s.most(int(memoryOf(whole, most))-1, both(0, int(req.Cores)))
+	cores, node := s.most(int(whole.Cores)-1, both(mib, 0))
+	if mib == 0 || cores == 0 {
+		return nil
+	}
 	limits := limit(config.ResourceMemoryName, mib)
-	limits[config.ResourceCoreName] = fmt.Sprint(req.Cores)
+	limits[config.ResourceCoreName] = fmt.Sprint(cores)
 	text := fmt.Sprintf("container %s: %s: %d, %s: %d, the rest as it is", short(ctr.Name),
-		config.ResourceMemoryName, mib, config.ResourceCoreName, req.Cores)
+		config.ResourceMemoryName, mib, config.ResourceCoreName, cores)
 	return []Change{{Container: ctr.Name, Limits: limits, Text: text, Node: node}}
 }
 

@@ -147,7 +147,7 @@ n1: 1/1 CardTimeSlicingExhausted |
 			wishing(slice(), annotations.GPUSchedulerPolicyKey, "mutex"),
 			`pending: it fits on no node; it will once other pods end
 n1: 1/1 ExclusiveDeviceAllocateConflict | 
-  G0: ExclusiveDeviceAllocateConflict | the policy is mutex, and 1 containers share it | free 1/2 shares, 900/1000 MiB, 296/304 CUs
+  G0: ExclusiveDeviceAllocateConflict | the policy is mutex, and one container holds a share of it | free 1/2 shares, 900/1000 MiB, 296/304 CUs
 smaller: without annotation hami.io/gpu-scheduler-policy (n1)
 `,
 		},

@@ -39,6 +39,7 @@ devices to standard error; bad input ends with one line and exit code 1.`,
 		newAllocate(clock),
 		newSimulate(),
 		newVerify(clock),
+		newExplain(clock),
 	)
 	return root
 }
