@@ -1,0 +1,15 @@
+// Package crash tests that the plugin keeps its promises when something breaks
+// in the middle of an admission: the plugin's process is killed, the API server
+// stops, hangs, refuses or does not answer, and pods come and go by the
+// hundred. Whatever happens, no CU is held by two pods that live, no lock is
+// left, and each pod either gets what it was granted or is refused cleanly, and
+// an equal pod is served after it.
+//
+// The tests of each commit break what they name. With
+//
+//	go test ./crash -run TestKillAtRandom -crash.random 200
+//
+// the plugin is killed at that many random moments on top, with kubelet
+// restarting now and then; a seed that is printed repeats a run's choices:
+// -crash.seed.
+package crash
