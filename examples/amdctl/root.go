@@ -38,6 +38,7 @@ devices to standard error; bad input ends with one line and exit code 1.`,
 		newFit(clock),
 		newAllocate(clock),
 		newSimulate(),
+		newDraw(clock),
 		newVerify(clock),
 		newExplain(clock),
 	)

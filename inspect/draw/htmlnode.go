@@ -27,6 +27,9 @@ func newHTMLNode(n *nodeView, id string, open bool, shapes *shapeSet, ids map[an
 		ID: id, Name: plain(n.Name), Open: open, Chips: slices.Clone(n.products), Meters: n.sum.meters(), Badges: n.sum.badges(),
 		Strip: n.strip(), Troubled: len(n.problems) > 0, NoDevices: len(n.GPUs) == 0,
 	}
+	if h.NoDevices {
+		h.Meters = nil
+	}
 	ids[n] = id
 	if n.Mode != "" {
 		h.Chips = append(h.Chips, plain(n.Mode)+" mode")

@@ -119,11 +119,7 @@ func (s *svg) node(n *nodeView, shapes *shapeSet) {
 	s.y += 10
 	s.printf(`<path class="rule" d="M%d %dH%d"/>`+"\n", svgMargin, s.y, s.width-svgMargin)
 	s.y += 8
-	parts := append([]string{plain(n.Name)}, n.products...)
-	if n.Mode != "" {
-		parts = append(parts, plain(n.Mode)+" mode")
-	}
-	s.paragraph("name", svgMargin, strings.Join(append(parts, n.sum.words()...), " · "))
+	s.paragraph("name", svgMargin, strings.Join(n.words(), " · "))
 	if n.Lock != nil {
 		s.paragraph("dim", svgMargin, lockWords(n.Node))
 	}

@@ -146,11 +146,7 @@ func (s sum) style() string {
 
 func (t *text) node(n *nodeView) {
 	fmt.Fprintln(t.w)
-	parts := append([]string{plain(n.Name)}, n.products...)
-	if n.Mode != "" {
-		parts = append(parts, plain(n.Mode)+" mode")
-	}
-	t.wrapped(bold, "", append(append(parts, n.sum.words()...), plural(n.sum.pods, "pod"))...)
+	t.wrapped(bold, "", n.words()...)
 	if n.Lock != nil {
 		t.line(normal, "  "+lockWords(n.Node))
 	}

@@ -250,6 +250,18 @@ func (v *view) total() {
 	v.sum.count(v.problems)
 }
 
+// words are the head of a node: what it has and what of it is granted.
+func (n *nodeView) words() []string {
+	parts := append([]string{plain(n.Name)}, n.products...)
+	if n.Mode != "" {
+		parts = append(parts, plain(n.Mode)+" mode")
+	}
+	if len(n.GPUs) == 0 {
+		return append(parts, "no GPU is registered")
+	}
+	return append(append(parts, n.sum.words()...), plural(n.sum.pods, "pod"))
+}
+
 func (n *nodeView) countProducts() []string {
 	var names []string
 	count := map[string]int{}
