@@ -26,6 +26,7 @@ func TestNode(t *testing.T) {
 	s.wants("hami_vgpumonitor_collect_success", `{container="monitor",namespace="kube-system",node="gpu-node",pod="k8s-vgpu-monitor-abcde"} 1`)
 	t.Run("series", func(t *testing.T) { checkSeries(&server{t, s.program}, n) })
 	t.Run("dashboard", func(t *testing.T) { checkDashboard(&server{t, s.program}) })
+	t.Run("documents", func(t *testing.T) { checkDocuments(&server{t, s.program}) })
 
 	host := func(i int) map[string]string {
 		return map[string]string{"node": nodeName, "device_uuid": n.devices[i].ID}
@@ -109,6 +110,17 @@ func checkDashboard(s *server) {
 			if err == nil && len(got) == 0 {
 				err = errors.New("no series")
 			}
+			return err
+		})
+	}
+}
+
+// checkDocuments asks the queries of the documents. What they ask for need not
+// be on this node, but for the GPUs and tenants there are.
+func checkDocuments(s *server) {
+	for name, query := range documented(s.T, "promql") {
+		s.eventually(name, func(ctx context.Context) error {
+			_, err := s.query(ctx, query)
 			return err
 		})
 	}
