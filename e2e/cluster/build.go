@@ -16,21 +16,24 @@ import (
 	"github.com/Project-HAMi/hami-amd/e2e/process"
 )
 
-// Version is the release of Kubernetes the API server is built from. The
+// Version is the release of Kubernetes the programs are built from. The
 // kubelet parts come from the same release, through this module's go.mod.
 const Version = "v1.36.3"
 
+const kubernetesModule = "k8s.io/kubernetes"
+
+// The programs that are built, each k8s.io/kubernetes/cmd/<name>.
 const (
-	kubernetesModule = "k8s.io/kubernetes"
-	apiServerPackage = "k8s.io/kubernetes/cmd/kube-apiserver"
+	apiServerName = "kube-apiserver"
+	kubectlName   = "kubectl"
 )
 
-// DefaultCacheDir is where built API servers are kept: hami-amd-e2e in the
+// DefaultCacheDir is where built programs are kept: hami-amd-e2e in the
 // user's cache folder.
 func DefaultCacheDir() (string, error) {
 	base, err := os.UserCacheDir()
 	if err != nil {
-		return "", fmt.Errorf("find a folder for the kube-apiserver binary: %w", err)
+		return "", fmt.Errorf("find a folder for the binaries of Kubernetes: %w", err)
 	}
 	return filepath.Join(base, "hami-amd-e2e"), nil
 }
@@ -41,13 +44,22 @@ func DefaultCacheDir() (string, error) {
 //
 // It needs the go command, and the first time a module proxy.
 func APIServer(ctx context.Context, cacheDir string, progress io.Writer) (string, error) {
+	return program(ctx, apiServerName, cacheDir, progress)
+}
+
+// Kubectl is APIServer for kubectl of the same release.
+func Kubectl(ctx context.Context, cacheDir string, progress io.Writer) (string, error) {
+	return program(ctx, kubectlName, cacheDir, progress)
+}
+
+func program(ctx context.Context, name, cacheDir string, progress io.Writer) (string, error) {
 	dir := filepath.Join(cacheDir, Version)
-	binary := filepath.Join(dir, "kube-apiserver")
+	binary := filepath.Join(dir, name)
 	if isFile(binary) {
 		return binary, nil
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return "", fmt.Errorf("make room for kube-apiserver: %w", err)
+		return "", fmt.Errorf("make room for %s: %w", name, err)
 	}
 	unlock, err := lockFile(ctx, filepath.Join(dir, "lock"))
 	if err != nil {
@@ -58,17 +70,17 @@ func APIServer(ctx context.Context, cacheDir string, progress io.Writer) (string
 		return binary, nil
 	}
 	start := time.Now()
-	fmt.Fprintf(progress, "building kube-apiserver %s into %s, once; this takes some minutes\n", Version, dir)
-	if err := buildAPIServer(ctx, dir, binary); err != nil {
-		return "", fmt.Errorf("build kube-apiserver %s: %w", Version, err)
+	fmt.Fprintf(progress, "building %s %s into %s, once; this takes some minutes\n", name, Version, dir)
+	if err := build(ctx, dir, binary, kubernetesModule+"/cmd/"+name); err != nil {
+		return "", fmt.Errorf("build %s %s: %w", name, Version, err)
 	}
-	fmt.Fprintf(progress, "built kube-apiserver in %s\n", time.Since(start).Round(time.Second))
+	fmt.Fprintf(progress, "built %s in %s\n", name, time.Since(start).Round(time.Second))
 	return binary, nil
 }
 
-// buildAPIServer builds in a module of its own, so that the API server gets
-// exactly the dependencies its release names, whatever this module requires.
-func buildAPIServer(ctx context.Context, dir, binary string) error {
+// build builds in a module of its own, so that a program gets exactly the
+// dependencies its release names, whatever this module requires.
+func build(ctx context.Context, dir, binary, mainPackage string) error {
 	module := filepath.Join(dir, "module")
 	if err := os.MkdirAll(module, 0o755); err != nil {
 		return err
@@ -89,7 +101,7 @@ func buildAPIServer(ctx context.Context, dir, binary string) error {
 	defer os.Remove(partial)
 	const versionVars = "k8s.io/component-base/version"
 	ldflags := fmt.Sprintf("-s -w -X %[1]s.gitVersion=%[2]s -X %[1]s.gitTreeState=clean", versionVars, Version)
-	if _, err := goCommand(ctx, module, "build", "-mod=mod", "-trimpath", "-ldflags", ldflags, "-o", partial, apiServerPackage); err != nil {
+	if _, err := goCommand(ctx, module, "build", "-mod=mod", "-trimpath", "-ldflags", ldflags, "-o", partial, mainPackage); err != nil {
 		return err
 	}
 	return os.Rename(partial, binary)
@@ -137,7 +149,7 @@ func buildModFile(released []byte, version string) ([]byte, error) {
 	}
 	slices.Sort(staging)
 	var b strings.Builder
-	fmt.Fprintf(&b, "module kube-apiserver\n\ngo %s\n\nrequire %s %s\n\nreplace (\n", mod.Go, kubernetesModule, version)
+	fmt.Fprintf(&b, "module kubernetes\n\ngo %s\n\nrequire %s %s\n\nreplace (\n", mod.Go, kubernetesModule, version)
 	for _, path := range staging {
 		fmt.Fprintf(&b, "\t%s => %s v0.%s\n", path, path, rest)
 	}

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"context"
 	"io"
 	"os"
 	"path/filepath"
@@ -25,7 +26,7 @@ func TestBuildModFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const want = `module kube-apiserver
+	const want = `module kubernetes
 
 go 1.26.0
 
@@ -57,19 +58,25 @@ func TestBuildModFileRefuses(t *testing.T) {
 }
 
 // A binary that is there is used: no build, no network.
-func TestAPIServerFromCache(t *testing.T) {
-	cache := t.TempDir()
-	want := filepath.Join(cache, Version, "kube-apiserver")
-	if err := os.MkdirAll(filepath.Dir(want), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(want, nil, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	var progress strings.Builder
-	got, err := APIServer(t.Context(), cache, &progress)
-	if err != nil || got != want || progress.Len() > 0 {
-		t.Errorf("APIServer is %q, %v, says %q; want %q in silence", got, err, progress.String(), want)
+func TestProgramsFromCache(t *testing.T) {
+	for name, get := range map[string]func(context.Context, string, io.Writer) (string, error){
+		"kube-apiserver": APIServer, "kubectl": Kubectl,
+	} {
+		t.Run(name, func(t *testing.T) {
+			cache := t.TempDir()
+			want := filepath.Join(cache, Version, name)
+			if err := os.MkdirAll(filepath.Dir(want), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(want, nil, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			var progress strings.Builder
+			got, err := get(t.Context(), cache, &progress)
+			if err != nil || got != want || progress.Len() > 0 {
+				t.Errorf("it is %q, %v, says %q; want %q in silence", got, err, progress.String(), want)
+			}
+		})
 	}
 }
 

@@ -4,13 +4,15 @@
 //	go run ./cmd/apiserver -kubeconfig /tmp/kubeconfig
 //	kubectl --kubeconfig /tmp/kubeconfig get nodes
 //
-// With -build it only builds the API server, so that a later test run need not.
+// With -build it only builds the API server and kubectl, so that a later test
+// run need not.
 package main
 
 import (
 	"context"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"syscall"
@@ -19,7 +21,7 @@ import (
 )
 
 func main() {
-	build := flag.Bool("build", false, "build kube-apiserver "+cluster.Version+" if it is not in the cache, print its path and exit")
+	build := flag.Bool("build", false, "build kube-apiserver and kubectl "+cluster.Version+" if they are not in the cache, print their paths and exit")
 	kubeconfig := flag.String("kubeconfig", "kubeconfig", "where to write access as an administrator; it is removed at the end")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
@@ -36,11 +38,14 @@ func run(ctx context.Context, build bool, kubeconfig string) error {
 		if err != nil {
 			return err
 		}
-		path, err := cluster.APIServer(ctx, cache, os.Stderr)
-		if err == nil {
+		for _, program := range []func(context.Context, string, io.Writer) (string, error){cluster.APIServer, cluster.Kubectl} {
+			path, err := program(ctx, cache, os.Stderr)
+			if err != nil {
+				return err
+			}
 			fmt.Println(path)
 		}
-		return err
+		return nil
 	}
 	c, err := cluster.Start(ctx, cluster.Options{})
 	if err != nil {
