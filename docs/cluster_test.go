@@ -3,6 +3,8 @@ package docs
 import (
 	"fmt"
 	"os"
+	"os/exec"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -142,6 +144,25 @@ func checkKubectl(list []string, chart string) error {
 	return nil
 }
 
+// checkAmdctl asks amdctl itself: with -h it parses nothing else, so the flags
+// are looked up in its help.
+func checkAmdctl(list []string) error {
+	bin, err := amdctl()
+	if err != nil {
+		return err
+	}
+	help, err := exec.Command(bin, list[0], "-h").Output()
+	if err != nil || !strings.Contains(string(help), "amdctl "+list[0]) {
+		return fmt.Errorf("amdctl has no command %s", list[0])
+	}
+	for _, word := range list[1:] {
+		if name, _, _ := strings.Cut(word, "="); strings.HasPrefix(name, "-") && !regexp.MustCompile(`(?m)^ .*`+regexp.QuoteMeta(name)+`[ ,]`).Match(help) {
+			return fmt.Errorf("amdctl %s has no flag %s", list[0], name)
+		}
+	}
+	return nil
+}
+
 func checkHelm(list []string) error {
 	c, err := parseCommand(list, map[string]map[string]bool{
 		"upgrade":   {"--install": false, "--set": true},
@@ -163,7 +184,18 @@ func checkCluster(line, chart string) error {
 	list := words(line)
 	switch list[0] {
 	case "kubectl":
+		if list[1] == "amd" {
+			return checkAmdctl(list[2:])
+		}
 		return checkKubectl(list[1:], chart)
+	case "amdctl":
+		return checkAmdctl(list[1:])
+	case "go":
+		if len(list) != 5 || list[1] != "build" || list[2] != "-o" {
+			return fmt.Errorf("want go build -o FILE PACKAGE")
+		}
+		_, err := os.Stat(root + "/" + list[4])
+		return err
 	case "helm":
 		return checkHelm(list[1:])
 	case "docker":
@@ -223,6 +255,10 @@ func TestWrongClusterCommands(t *testing.T) {
 		"docker build -f Dockerfile .",
 		"cat /etc/passwd",
 		"make install",
+		"amdctl verify --clusters cluster.yaml",
+		"amdctl check --cluster cluster.yaml",
+		"kubectl amd explain notebook --ns default",
+		"go build -o kubectl-amd ./examples/kubectl",
 	} {
 		if err := checkCluster(line, chart); err == nil {
 			t.Errorf("%s is accepted", line)

@@ -136,13 +136,14 @@ func TestVariablesExist(t *testing.T) {
 
 // Flags are amdctl's in its commands, the plugin's and the monitor's elsewhere.
 func TestFlagsExist(t *testing.T) {
-	var known []string
+	known := []string{"o"} // of amdctl and kubectl
 	for _, s := range plugin.Settings() {
 		known = append(known, s.Flag)
 	}
 	for _, words := range codeOf(t) {
 		for _, word := range words {
-			if name, ok := strings.CutPrefix(word, "-"); ok && !strings.HasPrefix(name, "-") && !slices.Contains(known, name) {
+			name, ok := strings.CutPrefix(strings.Fields(word)[0], "-")
+			if ok && !strings.HasPrefix(name, "-") && !slices.Contains(known, name) {
 				t.Errorf("-%s is no flag of the plugin", name)
 			}
 		}
@@ -156,7 +157,7 @@ func TestAmdctlFlagsExist(t *testing.T) {
 		t.Fatal(err)
 	}
 	var help strings.Builder
-	for _, command := range []string{"discover", "decode", "pack", "fit", "allocate", "simulate"} {
+	for _, command := range []string{"discover", "decode", "pack", "fit", "allocate", "simulate", "verify", "explain", "draw"} {
 		out, err := exec.Command(bin, command, "-h").Output()
 		if err != nil {
 			t.Fatal(err)
@@ -217,5 +218,32 @@ func TestRegisterMembersExist(t *testing.T) {
 				t.Errorf("protocol.md does not name the member %s", name)
 			}
 		}
+	}
+}
+
+// Kinds of problems are those that amdctl verify knows.
+func TestProblemsExist(t *testing.T) {
+	bin, err := amdctl()
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := exec.Command(bin, "verify", "--list").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for _, d := range documents(t) {
+		for _, m := range regexp.MustCompile("`((?:Mask|Grant|Lock|Bind|Unknown|Unlimited)[A-Za-z]+)`").FindAllStringSubmatch(d.prose, -1) {
+			if m[1] == "BindingFailed" { // HAMi's event
+				continue
+			}
+			found++
+			if !regexp.MustCompile(`(?m)^` + m[1] + ` `).Match(list) {
+				t.Errorf("%s names %s, which verify does not report", d.name, m[1])
+			}
+		}
+	}
+	if found == 0 {
+		t.Error("no kind of problem found")
 	}
 }
