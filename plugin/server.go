@@ -111,12 +111,13 @@ func (s *server) session(ctx context.Context, wake <-chan struct{}, retry *backo
 	}
 	// Stopping must not return before the handlers have: they use what is shut
 	// down next.
-	rpc := grpc.NewServer(grpc.WaitForHandlers(true))
+	calls := new(underway)
+	rpc := grpc.NewServer(grpc.WaitForHandlers(true), grpc.StatsHandler(calls))
 	pluginapi.RegisterDevicePluginServer(rpc, s)
 	served := make(chan error, 1)
 	go func() { served <- rpc.Serve(listener) }()
 	defer func() {
-		s.shutdown(ctx, rpc)
+		s.shutdown(ctx, rpc, calls)
 		if isAt(path, own) {
 			os.Remove(path)
 		}
@@ -125,15 +126,21 @@ func (s *server) session(ctx context.Context, wake <-chan struct{}, retry *backo
 }
 
 // shutdown stops a gRPC server. When the plugin ends, calls under way are
-// finished; when kubelet is gone nobody waits for their answers.
-func (s *server) shutdown(ctx context.Context, rpc *grpc.Server) {
+// finished, before the streams: kubelet closes its connection with a stream that
+// ends, and would never read their answers. When kubelet is gone nobody waits
+// for them.
+func (s *server) shutdown(ctx context.Context, rpc *grpc.Server, calls *underway) {
+	last := time.Now().Add(s.times.drain)
+	if ctx.Err() != nil {
+		calls.wait(s.times.drain)
+	}
 	s.mu.Lock()
 	close(s.cut)
 	s.mu.Unlock()
 	if ctx.Err() == nil {
 		rpc.Stop()
 	} else {
-		timer := time.AfterFunc(s.times.drain, rpc.Stop)
+		timer := time.AfterFunc(time.Until(last), rpc.Stop)
 		rpc.GracefulStop()
 		timer.Stop()
 	}
