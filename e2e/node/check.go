@@ -47,11 +47,16 @@ func (n *Node) Check() {
 	}
 }
 
-// CheckPlaced checks a pod that Place was called for and the node with it:
-// either the pod was served right, or it was refused cleanly, with a message,
-// and an equal pod is served.
+// CheckPlaced checks a pod that Place was called for and the node with it, while
+// the plugin is there: either the pod was served right, if need be by starting
+// its containers now, or it was refused cleanly, with a message, and an equal
+// pod is served.
 func (n *Node) CheckPlaced(s *Served, err error) {
 	n.Helper()
+	if errors.Is(err, ErrNotStarted) {
+		n.Rerun(s)
+		err = nil
+	}
 	n.Settle()
 	n.Check()
 	if err == nil || s.Pod == nil {

@@ -2,13 +2,16 @@ package node
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/Project-HAMi/hami-amd/annotations"
 	"github.com/Project-HAMi/hami-amd/e2e/kubelet"
@@ -70,10 +73,14 @@ type Served struct {
 	Containers map[string]kubelet.Container
 }
 
+// ErrNotStarted is a pod that kubelet has admitted and whose containers do not
+// start, because the plugin is away. Kubelet goes on trying; Rerun does that.
+var ErrNotStarted = errors.New("containers do not start")
+
 // Place takes a pod all the way: HAMi's scheduler creates, places and binds it,
-// kubelet admits it and starts its containers. An error of the scheduler or a
-// *kubelet.Rejection is returned, and then the pod too, as far as it got; its
-// Containers are nil.
+// kubelet admits it and starts its containers. An error of the scheduler, a
+// *kubelet.Rejection or an ErrNotStarted is returned, and then the pod too, as
+// far as it got; its Containers are nil.
 func (n *Node) Place(pod *corev1.Pod) (*Served, error) {
 	n.Helper()
 	ctx, cancel := n.Timeout()
@@ -103,29 +110,33 @@ func (n *Node) admit(ctx context.Context, bound *corev1.Pod) (*Served, error) {
 		}
 		return s, err
 	}
-	n.run(ctx, s)
+	if err := n.run(ctx, s); err != nil {
+		return s, fmt.Errorf("%w: %w", ErrNotStarted, err)
+	}
 	return s, nil
 }
 
-// Rerun starts the containers of a pod that kubelet has admitted again, as
-// after a reboot.
+// Rerun starts the containers of a pod that kubelet has admitted, again and
+// again until they run, as after a reboot or while the plugin was away.
 func (n *Node) Rerun(s *Served) {
 	n.Helper()
-	ctx, cancel := n.Timeout()
-	defer cancel()
-	n.run(ctx, s)
+	n.Eventually("containers start", func() error {
+		ctx, cancel := n.Timeout()
+		defer cancel()
+		return n.run(ctx, s)
+	})
 }
 
-func (n *Node) run(ctx context.Context, s *Served) {
-	n.Helper()
+func (n *Node) run(ctx context.Context, s *Served) error {
 	containers, err := n.Kubelet.Run(ctx, s.Pod)
 	if err != nil {
-		n.Fatal(err)
+		return err
 	}
 	s.Containers = containers
 	n.mu.Lock()
 	n.served[s.Pod.UID] = s
 	n.mu.Unlock()
+	return nil
 }
 
 // MustPlace is Place for a pod that must be served.
@@ -215,6 +226,20 @@ func (n *Node) Notes(pod *corev1.Pod) map[string]string {
 		}
 	}
 	return notes
+}
+
+// AnnotatePod sets annotations of a pod; nil deletes.
+func (n *Node) AnnotatePod(pod *corev1.Pod, notes map[string]*string) {
+	n.Helper()
+	ctx, cancel := n.Timeout()
+	defer cancel()
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": notes}})
+	if err != nil {
+		n.Fatal(err)
+	}
+	if _, err := n.Lab.Client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		n.Fatal(err)
+	}
 }
 
 // IDs are the kubelet IDs of a container's GPUs, sorted.
