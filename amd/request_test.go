@@ -281,9 +281,11 @@ func FuzzRequest(f *testing.F) {
 			"amd.com/gpu": count, "amd.com/gpumem": mem, "amd.com/gpumem-percentage": percent,
 			"amd.com/gpucores": cores, "amd.com/priority": priority,
 		} {
-			// ParseQuantity writes out every digit of 1e-999999999, so no decoder
-			// ever gets a pod with it as far as admission.
-			if _, exponent, _ := strings.Cut(strings.ToLower(value), "e-"); len(exponent) > 4 {
+			// ParseQuantity writes out every digit of 1e-999999999, and of 1e3333393333
+			// whose exponent wraps to a negative one, so no decoder ever gets a pod
+			// with them as far as admission.
+			_, exponent, _ := strings.Cut(strings.ToLower(value), "e")
+			if negative := strings.HasPrefix(exponent, "-"); len(exponent) > 9 || negative && len(exponent) > 5 {
 				continue
 			}
 			if q, err := resource.ParseQuantity(value); err == nil {
