@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"iter"
-	"slices"
 	"strings"
 )
 
@@ -97,22 +96,4 @@ func (c *Cluster) All() iter.Seq[Problem] {
 			}
 		}
 	}
-}
-
-// Errors is the number of problems that are errors.
-func (c *Cluster) Errors() int {
-	n := 0
-	for p := range c.All() {
-		if p.Severity == Error {
-			n++
-		}
-	}
-	return n
-}
-
-// Of yields the problems that name a pod.
-func (c *Cluster) Of(namespace, name string) []Problem {
-	return slices.DeleteFunc(slices.Collect(c.All()), func(p Problem) bool {
-		return p.Namespace != namespace || p.Pod != name
-	})
 }

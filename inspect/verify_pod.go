@@ -14,7 +14,7 @@ import (
 // verifyPod looks at a pod that has not finished.
 func (c *Cluster) verifyPod(p *Pod) {
 	c.verifySpec(p)
-	if p.verifyForged() || !c.verifyGrants(p) {
+	if p.verifyForged(c.read.Devices.Config().ResourceCountName) || !c.verifyGrants(p) {
 		return
 	}
 	c.verifyNodeOf(p)
@@ -63,7 +63,8 @@ func (c *Cluster) verifyEnv(p *Pod, ctr *corev1.Container) {
 
 // verifyForged finds annotations that neither scheduler nor plugin can have
 // written. It reports whether there are any, and then the rest says nothing.
-func (p *Pod) verifyForged() bool {
+// count is the resource that asks for GPUs.
+func (p *Pod) verifyForged(count string) bool {
 	a := p.object.Annotations
 	has := func(key string) bool { _, ok := a[key]; return ok }
 	forged := func(key, why string) bool {
@@ -74,7 +75,7 @@ func (p *Pod) verifyForged() bool {
 	case !slices.Contains(p.asks, true):
 		for _, key := range podKeys {
 			if value := strings.Trim(a[key], ";"); value != "" && value != "{}" {
-				return forged(key, "no container of the pod asks for GPUs")
+				return forged(key, "no container of the pod asks for "+count)
 			}
 		}
 		return true // nothing to look at

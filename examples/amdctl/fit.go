@@ -37,10 +37,11 @@ type refusal struct {
 }
 
 func newFit(clock clock) *cobra.Command {
-	var nodesFile, podsFile, podFile, configFile string
+	var cluster clusterFlags
+	var podFile, configFile string
 	var options amd.ScheduleOptions
 	cmd := &cobra.Command{
-		Use:   "fit --nodes FILE [--pods FILE] --pod FILE",
+		Use:   "fit --pod FILE",
 		Short: "Say where a pod would be scheduled, or why nowhere",
 		Long: `fit does with a pod what HAMi's webhook and scheduler would do: admission, the
 request, the choice of GPUs on each node and the choice of a node. It answers
@@ -60,35 +61,34 @@ Reasons count a node's devices in HAMi's words, those of the scheduler's events:
   AllocatedCardsInsufficientRequest would do, but too few of them
   NodeInsufficientDevice            the node has fewer devices than asked for
 
-Files hold what kubectl prints or a user writes, YAML or JSON, lists or single
-objects, several in one file. "-" is standard input.`,
+The pod's file is what kubectl prints or a user writes, YAML or JSON; it need not
+be in the cluster. For one that is, explain says more.
+
+` + clusterHelp,
 		Example: `  kubectl get nodes -o yaml > nodes.yaml
   kubectl get pods -A -o yaml > pods.yaml
   amdctl fit --nodes nodes.yaml --pods pods.yaml --pod my-pod.yaml
+
+  # In the live cluster
+  amdctl fit --context production --pod my-pod.yaml
 
   # The same for a pod that is pending in the cluster
   kubectl get pod -n team my-pod -o yaml | amdctl fit --nodes nodes.yaml --pods pods.yaml --pod -`,
 		Args: cobra.NoArgs,
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&nodesFile, "nodes", "", "file with the nodes (required)")
-	flags.StringVar(&podsFile, "pods", "", "file with the pods that may hold GPUs; none if not given")
+	addClusterFlags(cmd, &cluster)
 	flags.StringVar(&podFile, "pod", "", "file with the pod to place (required)")
 	addSchedulerFlags(cmd, &configFile, &options)
 	out := addFormat(cmd, "text", "json")
-	_ = cmd.MarkFlagRequired("nodes") // the flags exist
-	_ = cmd.MarkFlagRequired("pod")
+	_ = cmd.MarkFlagRequired("pod") // the flag exists
 
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		devices, err := newDevices(configFile)
 		if err != nil {
 			return err
 		}
-		nodes, err := readObjects(cmd, "nodes", nodesFile)
-		if err != nil {
-			return err
-		}
-		pods, err := readPods(cmd, podsFile)
+		nodes, pods, err := cluster.read(cmd)
 		if err != nil {
 			return err
 		}
@@ -97,7 +97,7 @@ objects, several in one file. "-" is standard input.`,
 			return err
 		}
 		options.Now = clock()
-		answer, notes, err := fit(devices, pod, nodes.Nodes, pods, options)
+		answer, notes, err := fit(devices, pod, nodes, pods, options)
 		if err != nil {
 			return err
 		}
@@ -121,7 +121,7 @@ func addSchedulerFlags(cmd *cobra.Command, config *string, options *amd.Schedule
 }
 
 // fit answers for one pod. A pod that admission refuses is answered too.
-func fit(devices *amd.Devices, pod *corev1.Pod, nodes []corev1.Node, pods []corev1.Pod, options amd.ScheduleOptions) (fitted, []string, error) {
+func fit(devices *amd.Devices, pod *corev1.Pod, nodes []*corev1.Node, pods []*corev1.Pod, options amd.ScheduleOptions) (fitted, []string, error) {
 	answer := fitted{
 		Pod: pod.Namespace + "/" + pod.Name, Containers: []fittedContainer{},
 		Annotations: map[string]string{}, Refusals: []refusal{},
@@ -131,7 +131,7 @@ func fit(devices *amd.Devices, pod *corev1.Pod, nodes []corev1.Node, pods []core
 		answer.Reason = "admission refuses the pod: " + err.Error()
 		return answer, nil, nil
 	}
-	decision, err := devices.Schedule(pod, pointers(nodes), pointers(pods), options)
+	decision, err := devices.Schedule(pod, nodes, pods, options)
 	if err != nil {
 		return fitted{}, nil, err
 	}

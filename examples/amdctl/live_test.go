@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // TestMain lets this program be the kubectl of its tests: under that name it
@@ -89,6 +91,15 @@ func TestLiveCluster(t *testing.T) {
 				t.Errorf("kubectl %s, want %s", got, tc.want)
 			}
 		})
+	}
+}
+
+func TestFitInALiveCluster(t *testing.T) {
+	want := fitAnswer(t, "", "fit", "--cluster", file(t, "cluster.yaml", clean(t)), "--pod", podFiles+"01-notebook.yaml")
+	fakeKubectl(t, clean(t))
+	got := fitAnswer(t, "", "fit", "--context", "prod", "--pod", podFiles+"01-notebook.yaml")
+	if diff := cmp.Diff(want, got); diff != "" || got.Node == "" {
+		t.Errorf("answer (-file +live):\n%s", diff)
 	}
 }
 

@@ -7,9 +7,9 @@ func newRoot(clock clock) *cobra.Command {
 		Use:   "amdctl",
 		Short: "Look at AMD GPUs shared under HAMi",
 		Long: `amdctl shows what HAMi's scheduler and an AMD node make of GPUs, annotations
-and pods. It works on files and on sysfs; verify, explain and draw also read a
-live cluster, through kubectl. It changes nothing anywhere. Installed on the PATH
-as kubectl-amd it is kubectl's subcommand: kubectl amd verify.
+and pods. It works on files and on sysfs; verify, explain, draw and fit also read
+a live cluster, through kubectl. It changes nothing anywhere. Installed on the
+PATH as kubectl-amd it is kubectl's subcommand: kubectl amd verify.
 
 Every subcommand takes -o json. Answers go to standard output, notes and skipped
 devices to standard error; bad input ends with one line and exit code 1.`,
