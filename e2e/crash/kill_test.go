@@ -220,9 +220,9 @@ func (r *chaos) end() {
 }
 
 // restartKubelet restarts kubelet without the plugin, which is dead, and returns
-// the pods it rejects. What runs keeps running, but for pods with an init
-// container that has a GPU and has ended: kubelet asks for that one again, and
-// no plugin can help it.
+// the pods it rejects: it asks for every container again that does not run, and
+// no plugin can help that. These are the pod whose containers have not started
+// yet, and those with an init container that has a GPU and has ended.
 func (r *chaos) restartKubelet() map[string]bool {
 	ctx, cancel := r.Timeout()
 	defer cancel()
@@ -234,15 +234,16 @@ func (r *chaos) restartKubelet() map[string]bool {
 	gone := make(map[string]bool)
 	for _, rejection := range rejections {
 		gone[rejection.Pod.Name] = true
-		if !strings.HasSuffix(rejection.Pod.Name, "-init") {
-			r.Error(rejection)
-		}
 	}
 	r.live = slices.DeleteFunc(r.live, func(s *node.Served) bool {
-		if gone[s.Pod.Name] {
-			r.Delete(s.Pod)
+		if !gone[s.Pod.Name] {
+			return false
 		}
-		return gone[s.Pod.Name]
+		if !strings.HasSuffix(s.Pod.Name, "-init") {
+			r.Errorf("pod %s ran and was rejected by a kubelet that restarted", s.Pod.Name)
+		}
+		r.Delete(s.Pod)
+		return true
 	})
 	return gone
 }

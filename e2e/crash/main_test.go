@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -71,29 +72,26 @@ func (p point) String() string {
 // at returns an interceptor that breaks the call of one point: it calls f there,
 // and the call gets no answer. hit tells whether it came to that.
 func at(p point, f func()) (intercept func(proxy.Call) proxy.Fault, hit func() bool) {
+	if p.after {
+		return once(p, proxy.Fault{After: f, CutAnswer: true})
+	}
+	return once(p, proxy.Fault{Before: f, CutRequest: true})
+}
+
+// once returns an interceptor that gives the call of one point a fault.
+func once(p point, fault proxy.Fault) (intercept func(proxy.Call) proxy.Fault, hit func() bool) {
 	seen := 0
-	done := make(chan struct{})
-	intercept = func(c proxy.Call) proxy.Fault {
+	var done atomic.Bool
+	return func(c proxy.Call) proxy.Fault {
 		if kindOf(c) != p.kind {
 			return proxy.Fault{}
 		}
 		if seen++; seen != p.number {
 			return proxy.Fault{}
 		}
-		close(done)
-		if p.after {
-			return proxy.Fault{After: f, CutAnswer: true}
-		}
-		return proxy.Fault{Before: f, CutRequest: true}
-	}
-	return intercept, func() bool {
-		select {
-		case <-done:
-			return true
-		default:
-			return false
-		}
-	}
+		done.Store(true)
+		return fault
+	}, done.Load
 }
 
 // initContainer is the shape of pods that do not survive a restart of kubelet.
