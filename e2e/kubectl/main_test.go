@@ -9,9 +9,11 @@ import (
 	"testing"
 
 	"github.com/Project-HAMi/hami-amd/e2e/cluster"
+	"github.com/Project-HAMi/hami-amd/e2e/node"
 )
 
 var (
+	lab     *node.Lab
 	control *cluster.Cluster
 	// binaries is a folder with kubectl and kubectl-amd.
 	binaries string
@@ -20,30 +22,20 @@ var (
 // repository is the root module's folder, seen from this one.
 const repository = "../.."
 
-func TestMain(m *testing.M) { os.Exit(runTests(m)) }
-
-func runTests(m *testing.M) int {
-	var err error
-	if binaries, err = os.MkdirTemp("", "kubectl-"); err == nil {
-		defer os.RemoveAll(binaries)
-		err = install(context.Background(), binaries)
-	}
-	if err == nil {
-		control, err = cluster.Start(context.Background(), cluster.Options{})
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	code := m.Run()
-	if code != 0 {
-		control.WriteLogs(os.Stderr)
-	}
-	if err := control.Stop(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return code
+func TestMain(m *testing.M) {
+	os.Exit(node.Run(func(l *node.Lab) int {
+		lab, control = l, l.Cluster
+		var err error
+		if binaries, err = os.MkdirTemp("", "kubectl-"); err == nil {
+			defer os.RemoveAll(binaries)
+			err = install(context.Background(), binaries)
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		return m.Run()
+	}))
 }
 
 // install puts kubectl and, under the name of its plugin, amdctl into dir.
