@@ -2,6 +2,7 @@ package docs
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,29 +19,30 @@ import (
 	"github.com/Project-HAMi/hami-amd/annotations"
 )
 
-// amdctl is examples/amdctl, built once, under a name that "go run" would not
-// give it.
-var amdctl = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "docs-")
-	if err != nil {
-		return "", err
+// programs is the folder for what the tests build.
+var programs string
+
+func TestMain(m *testing.M) {
+	var err error
+	if programs, err = os.MkdirTemp("", "docs-"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
 	}
-	path := filepath.Join(dir, "amdctl")
+	code := m.Run()
+	os.RemoveAll(programs)
+	os.Exit(code)
+}
+
+// amdctl is examples/amdctl, built once.
+var amdctl = sync.OnceValues(func() (string, error) {
+	path := filepath.Join(programs, "amdctl")
 	build := exec.Command("go", "build", "-o", path, "./examples/amdctl")
 	build.Dir = root
 	if out, err := build.CombinedOutput(); err != nil {
-		return "", &exec.Error{Name: string(out), Err: err}
+		return "", fmt.Errorf("build examples/amdctl: %w\n%s", err, out)
 	}
 	return path, nil
 })
-
-func TestMain(m *testing.M) {
-	code := m.Run()
-	if path, err := amdctl(); err == nil {
-		os.RemoveAll(filepath.Dir(path))
-	}
-	os.Exit(code)
-}
 
 // The commands that need no cluster run, and print what the block after them
 // says.

@@ -21,7 +21,7 @@ import (
 	"github.com/Project-HAMi/hami-amd/e2e/process"
 )
 
-// server is a Prometheus that scrapes one target each second.
+// server is a Prometheus that scrapes one target every other second.
 type server struct {
 	*testing.T
 	*program
@@ -35,7 +35,7 @@ func startPrometheus(t *testing.T, target string) *server {
 	dir := t.TempDir()
 	writeRules(t, dir)
 	config, err := yaml.Marshal(map[string]any{
-		"global":     map[string]any{"scrape_interval": "1s", "evaluation_interval": "1s"},
+		"global":     map[string]any{"scrape_interval": "2s", "evaluation_interval": "1s"},
 		"rule_files": []string{"rules.yaml"},
 		"scrape_configs": []any{map[string]any{
 			"job_name":     manifests(t, "Service")[0].Metadata.Name,
@@ -133,7 +133,7 @@ func (s *server) wants(expr string, want ...string) {
 // eventually tries something until it works.
 func (s *server) eventually(what string, try func(context.Context) error) {
 	s.Helper()
-	ctx, cancel := context.WithTimeout(s.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(s.Context(), time.Minute)
 	defer cancel()
 	for {
 		last := try(ctx)
