@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/Project-HAMi/hami-amd/amd"
 	"github.com/Project-HAMi/hami-amd/annotations"
 	"github.com/Project-HAMi/hami-amd/partition"
 )
@@ -63,5 +64,18 @@ func BenchmarkNew1000GPUs5000Pods(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		r.cluster()
+	}
+}
+
+// A pod that fits nowhere, with the search for what would fit.
+func BenchmarkExplain1000GPUs5000Pods(b *testing.B) {
+	r := large(b)
+	r.pods = append(r.pods, newPod("me", ask("main", 8, 190000, 100)))
+	c := r.cluster()
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := c.Explain("team", "me", amd.ScheduleOptions{}); err != nil {
+			b.Fatal(err)
+		}
 	}
 }

@@ -43,7 +43,7 @@ func TestVerifyIsQuietOnEveryMachine(t *testing.T) {
 				r.addNode("n1", machine, mode)
 				random := rand.New(rand.NewPCG(1, 2))
 				placed := 0
-				for i := range 60 {
+				for i := range 30 {
 					pod := newPod(fmt.Sprintf("pod-%d", i), ask("main", 1+random.IntN(2), random.IntN(40000), random.IntN(100)))
 					if random.IntN(3) == 0 {
 						pod.Spec.InitContainers = []corev1.Container{ask("prep", 1, 1+random.IntN(20000), 1+random.IntN(99))}

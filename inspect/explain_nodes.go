@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -20,9 +21,10 @@ type NodeAnswer struct {
 	Fits bool `json:"fits"`
 	// Container is the first that does not fit.
 	Container string `json:"container,omitempty"`
-	// Reason is HAMi's, as in its events: "1/8 CardInsufficientMemory".
+	// Reason is HAMi's, as in its events: "1/8 CardInsufficientMemory"; "" where
+	// the node as a whole is refused.
 	Reason string `json:"reason,omitempty"`
-	// Why says it in words, "" where the GPUs say it.
+	// Why says it in words, "" where the GPUs say all of it.
 	Why string `json:"why,omitempty"`
 	// Away are facts that keep the pod off the node whatever its GPUs say.
 	Away []string    `json:"away,omitempty"`
@@ -129,9 +131,9 @@ func (x *explainer) nodeAnswers(ledger *amd.Ledger, pod *corev1.Pod, decision am
 		answer.Fits = refusal == nil
 		req := x.firstRequest(pod)
 		if refusal != nil {
-			answer.Container, answer.Reason = refusal.Container, refusal.String()
+			answer.Container, answer.Reason = refusal.Container, refusal.Reasons.String()
 			if refusal.Err != nil {
-				answer.Why = refusal.Err.Error()
+				answer.Why = strings.TrimPrefix(refusal.Err.Error(), "node "+strconv.Quote(n.Name)+": ")
 			}
 			req = x.request(pod, refusal.Container, req)
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/Project-HAMi/hami-amd/amd"
@@ -319,6 +320,42 @@ func TestExplainPlaced(t *testing.T) {
 	}
 	if len(e.Problems) != 1 || e.Problems[0].Code != MaskOverlap {
 		t.Errorf("problems %v", e.Problems)
+	}
+}
+
+// A node that is refused as a whole says so in place of its GPUs.
+func TestExplainNodeOutOfService(t *testing.T) {
+	n := nodeOf(t, "n1", gpu("G0", 0))
+	n.Status.Allocatable = corev1.ResourceList{amd.DefaultCountName: resource.MustParse("0")}
+	c := New([]*corev1.Node{n}, []*corev1.Pod{newPod("me", ask("main", 1, 500, 25))}, Options{Now: noon})
+	e, err := c.Explain("team", "me", amd.ScheduleOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `pending: it fits on no node, and would not if all GPUs were idle
+n1:  | offers no amd.com/gpu: want the device plugin running there with a healthy GPU
+  G0:  | would do | free 2/2 shares, 1000/1000 MiB, 304/304 CUs
+`
+	if diff := cmp.Diff(want, answers(e)); diff != "" {
+		t.Errorf("explanation (-want +got):\n%s", diff)
+	}
+}
+
+// Two containers that would fit alone.
+func TestExplainContainersInEachOthersWay(t *testing.T) {
+	c := New([]*corev1.Node{nodeOf(t, "n1", gpu("G0", 0))}, []*corev1.Pod{newPod("me", ask("a", 1, 600, 25), ask("b", 1, 600, 25))}, Options{Now: noon})
+	e, err := c.Explain("team", "me", amd.ScheduleOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `pending: it fits on no node, and would not if all GPUs were idle
+n1: 1/1 CardInsufficientMemory | each would do alone, but the pod's other containers take what it needs
+  G0:  | would do | free 2/2 shares, 1000/1000 MiB, 304/304 CUs
+smaller: container "a": amd.com/gpumem: 400, the rest as it is (n1)
+smaller: container "b": amd.com/gpumem: 400, the rest as it is (n1)
+`
+	if diff := cmp.Diff(want, answers(e)); diff != "" {
+		t.Errorf("explanation (-want +got):\n%s", diff)
 	}
 }
 

@@ -18,7 +18,10 @@ func report(list *[]Problem, code Code, at Problem, format string, args ...any) 
 	case n == maxProblems-1:
 		code, format, args = TooMany, "more than %d problems: the others are left out", []any{maxProblems - 1}
 	}
-	p := at
+	// No name that Kubernetes allows is longer.
+	p := Problem{
+		Node: cut(at.Node, 253), GPU: cut(at.GPU, 253), Namespace: cut(at.Namespace, 253), Pod: cut(at.Pod, 253), Container: cut(at.Container, 253),
+	}
 	p.Code, p.Severity = code, code.Severity()
 	p.Detail = fmt.Sprintf(format, args...)
 	p.Remedy = fill(kinds[code].remedy, p)
@@ -43,7 +46,7 @@ func (p *Pod) reportIn(container string, code Code, format string, args ...any) 
 }
 
 func (t *Tenant) report(code Code, format string, args ...any) {
-	at := Problem{Node: t.Node, GPU: cut(t.Device, 128), Namespace: t.Namespace, Pod: t.Pod, Container: t.Container}
+	at := Problem{Node: t.Node, GPU: t.Device, Namespace: t.Namespace, Pod: t.Pod, Container: t.Container}
 	report(&t.Problems, code, at, format, args...)
 }
 

@@ -91,7 +91,10 @@ func printNodes(p *page, e *inspect.Explanation, all bool) {
 }
 
 func nodeAnswer(n *inspect.NodeAnswer) string {
-	answer := cmp.Or(n.Reason, "fits")
+	answer := "fits"
+	if !n.Fits {
+		answer = cmp.Or(n.Reason, n.Why)
+	}
 	if len(n.Away) > 0 {
 		answer += "; " + strings.Join(n.Away, ", ")
 	}
@@ -117,7 +120,7 @@ func nearest(nodes []inspect.NodeAnswer) []*inspect.NodeAnswer {
 func printNode(p *page, n *inspect.NodeAnswer) {
 	p.line("")
 	p.line("node %s", n.Node)
-	if n.Why != "" {
+	if n.Why != "" && n.Reason != "" {
 		p.paragraph("  ", n.Why)
 	}
 	var rows [][]string
