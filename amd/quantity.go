@@ -100,11 +100,20 @@ func parsePriority(q resource.Quantity) (int32, string) {
 	return n, ""
 }
 
-// short is the quantity as kubectl prints it, cut off where a hostile one goes on.
+// short is the quantity as kubectl prints it. A hostile one that goes on for
+// long is rounded: String writes out all digits of 888888888888e99999 to count
+// the zeros at their end, which takes minutes with some more nines.
 func short(q resource.Quantity) string {
+	const longest = 1e24
+	switch f := q.AsApproximateFloat64(); {
+	case math.IsInf(f, 0):
+		return fmt.Sprintf("a number beyond %g", math.Copysign(math.MaxFloat64, f))
+	case math.Abs(f) > longest:
+		return fmt.Sprintf("%g", f)
+	}
 	s := q.String()
-	if len(s) > 32 {
-		return s[:32] + "..."
+	if len(s) > 40 {
+		return s[:40] + "..."
 	}
 	return s
 }
