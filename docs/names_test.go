@@ -127,6 +127,7 @@ func TestProtocolIsWhole(t *testing.T) {
 func TestVariablesExist(t *testing.T) {
 	known := slices.Concat(hook.ReservedEnv(), []string{
 		hook.LimitEnv, hook.LimitEnvPrefix + "0", hook.CacheEnv, hook.LogLevelEnv, hook.AuditEnv, amd.TaskPriorityEnv,
+		"CONFIG_CGROUP_DMEM", // the kernel's
 	})
 	for _, s := range plugin.Settings() {
 		known = append(known, s.Variable)
