@@ -43,7 +43,7 @@ const (
 	SharesExceeded  Code = "SharesExceeded"  // more containers than its count
 	MemoryExceeded  Code = "MemoryExceeded"  // more MiB granted than it has
 	CUsExceeded     Code = "CUsExceeded"     // more CUs granted than it has
-	MaskOverlap     Code = "MaskOverlap"     // two holders have one CU
+	MaskOverlap     Code = "MaskOverlap"     // two pods have one CU
 )
 
 // Problems of a pod.
@@ -72,6 +72,7 @@ const (
 	CUsUnreadable        Code = "CUsUnreadable"        // hami.io/amd-cu-allocated or amd-cu-containers
 	MaskWithoutGrant     Code = "MaskWithoutGrant"     // CUs of a device that was not granted
 	KubeletIDsShared     Code = "KubeletIDsShared"     // another pod was given the same kubelet device ID
+	ContainersOverlap    Code = "ContainersOverlap"    // two containers of the pod have one CU
 	ContainersDisagree   Code = "ContainersDisagree"   // amd-cu-containers and amd-cu-allocated
 )
 
@@ -108,7 +109,9 @@ func (c Code) Severity() Severity { return kinds[c].severity }
 
 // Remedy is what to do about a problem of this kind, with NODE, NAMESPACE, POD
 // and GPU for the names.
-func (c Code) Remedy() string { return fill(kinds[c].remedy, Problem{}) }
+func (c Code) Remedy() string { return fill(c.remedy(), Problem{}) }
+
+func (c Code) remedy() string { return kinds[c].remedy }
 
 // fill puts the names of a problem into a remedy. What is no name that
 // Kubernetes allows could be anything once it is pasted into a shell.

@@ -322,7 +322,7 @@ var plantedInMasks = map[string]planted{
 			pod.Annotations[annotations.CUContainersKey] = `{"a":{"ids":["x"],"cus":{"` + a + `":"0-29"}},"b":{"ids":["y"],"cus":{"` + a + `":"29-58"}}}`
 			delete(r.node("cu-1").Annotations, annotations.NodeLockKey)
 		},
-		[]string{"ContainersDisagree pod team/both", "MaskOverlap pod team/both b"},
+		[]string{"ContainersDisagree pod team/both", "ContainersOverlap pod team/both b"},
 	},
 	"a pod's union beyond its grants": {
 		func(r *rig) {

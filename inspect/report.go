@@ -24,7 +24,7 @@ func report(list *[]Problem, code Code, at Problem, format string, args ...any) 
 	}
 	p.Code, p.Severity = code, code.Severity()
 	p.Detail = fmt.Sprintf(format, args...)
-	p.Remedy = fill(kinds[code].remedy, p)
+	p.Remedy = fill(code.remedy(), p)
 	*list = append(*list, p)
 }
 
@@ -52,6 +52,14 @@ func (t *Tenant) report(code Code, format string, args ...any) {
 
 // short shows text that somebody else chose: escaped, and cut.
 func short(s string) string { return strconv.Quote(cut(s, 80)) }
+
+// plural is "1 container", "2 containers".
+func plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return strconv.Itoa(n) + " " + what + "s"
+}
 
 func cut(s string, most int) string {
 	if len(s) <= most {

@@ -94,5 +94,7 @@ func (c *Cluster) verifyLock(n *Node, owners map[string]*corev1.Pod) {
 		n.report(LockLeft, "the lock is %v old and its owner %s waits for no device", old, name)
 	case age > c.read.LockTimeout:
 		n.report(LockStuck, "the lock is %v old and its owner %s still waits for its devices", old, name)
+		last := &n.Problems[len(n.Problems)-1]
+		last.Remedy = fill(last.Code.remedy(), Problem{Node: n.Name, Namespace: n.Lock.Namespace, Pod: n.Lock.Name})
 	}
 }

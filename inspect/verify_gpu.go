@@ -46,14 +46,14 @@ func (g *GPU) unusable() string {
 func (g *GPU) verifyBooks() {
 	whole := g.firstTenant(func(t *Tenant) bool { return t.Whole })
 	if whole != nil && g.Shares > 1 {
-		g.report(WholeShared, "%s holds it whole, and so many shares are granted: %d (%s)", whole.name(), g.Shares, g.holders())
+		g.report(WholeShared, "%s holds it whole, and it is held by %s at once (%s)", whole.name(), plural(g.Shares, "container"), g.holders())
 		return
 	}
 	if g.firstTenant(func(t *Tenant) bool { return t.tooLarge }) != nil {
 		return
 	}
 	if g.Shares > int(g.Device.Count) {
-		g.report(SharesExceeded, "%d containers share it at once, want at most %d (%s)", g.Shares, g.Device.Count, g.holders())
+		g.report(SharesExceeded, "it is held by %s at once, want at most %d (%s)", plural(g.Shares, "container"), g.Device.Count, g.holders())
 	}
 	if g.GrantedMiB > int64(g.Device.Devmem) {
 		g.report(MemoryExceeded, "%d MiB are granted, it has %d (%s)", g.GrantedMiB, g.Device.Devmem, g.holders())
@@ -102,7 +102,7 @@ func (g *GPU) verifyMasks(claims []claim) {
 			continue
 		}
 		err := occupancy.Add(claim.holder, claim.cus)
-		if overlap := new(cumask.OverlapError); errors.As(err, &overlap) {
+		if overlap := new(cumask.OverlapError); errors.As(err, &overlap) && !g.sharedWhole() {
 			both := claim.cus.Intersect(occupancy.Held(overlap.Holders[0]))
 			g.report(MaskOverlap, "pods %s and %s both hold CUs %s", short(overlap.Holders[0]), short(overlap.Holders[1]), cut(both.String(), 80))
 		}
@@ -139,6 +139,12 @@ func (g *GPU) firstTenant(is func(*Tenant) bool) *Tenant {
 		return g.Tenants[i]
 	}
 	return nil
+}
+
+// sharedWhole reports whether a whole device is granted twice: then its CUs are
+// of course too.
+func (g *GPU) sharedWhole() bool {
+	return slices.ContainsFunc(g.Problems, func(p Problem) bool { return p.Code == WholeShared })
 }
 
 // holders names the first few.

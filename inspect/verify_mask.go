@@ -14,7 +14,7 @@ import (
 func (c *Cluster) verifyMasksOf(p *Pod) {
 	for _, err := range [...]error{p.masks.podErr, p.masks.containersErr} {
 		if err != nil {
-			p.report(CUsUnreadable, "annotation %v", err)
+			p.report(CUsUnreadable, "%v", err)
 		}
 	}
 	node := c.nodes[p.Node]
@@ -85,7 +85,7 @@ func (p *Pod) verifyConcurrent() {
 				continue
 			}
 			if both := earlier.Mask.Intersect(later.Mask); !both.Empty() {
-				later.report(MaskOverlap, "it and container %s both hold CUs %s", short(earlier.Container), cut(both.String(), 80))
+				later.report(ContainersOverlap, "it and container %s both hold CUs %s", short(earlier.Container), cut(both.String(), 80))
 			}
 		}
 		byDevice[later.Device] = append(byDevice[later.Device], later)

@@ -16,7 +16,7 @@ const annotationsLimit = 256 << 10
 
 func (c *Cluster) verifyNode(n *Node) {
 	if n.fault != nil {
-		n.report(RegisterUnreadable, "annotation %s: %v", annotations.NodeRegisterKey, n.fault)
+		n.report(RegisterUnreadable, "%v", n.fault)
 	}
 	size := 0
 	for key, value := range n.object.Annotations {
@@ -59,7 +59,7 @@ func (c *Cluster) verifyCapacity(n *Node) {
 		n.report(NotRegistered, "kubelet offers %.0f %s, and annotation %s registers no device", capacity, name, annotations.NodeRegisterKey)
 	case len(n.GPUs) == 0:
 	case healthy && !c.read.Devices.Healthy(resources):
-		n.report(NotOffered, "%d devices are registered, and kubelet offers no %s", len(n.GPUs), name)
+		n.report(NotOffered, "%s registered, and kubelet offers no %s", plural(len(n.GPUs), "device"), name)
 	case capacity > 0 && capacity != float64(shares):
 		n.report(CapacityDiffers, "kubelet counts %.0f %s, the registered devices have %d shares", capacity, name, shares)
 	}
