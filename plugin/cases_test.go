@@ -472,8 +472,8 @@ func TestC42HookFile(t *testing.T) {
 			r.bind(r.pod("p", []annotations.Grant{r.grant(0, 49152, 76)}))
 			answer, err := r.allocate(r.share(0, 0))
 			if !tt.want {
-				if !errors.Is(err, hook.ErrHookMissing) {
-					t.Fatalf("Allocate = %v, %v, want %v", answer, err, hook.ErrHookMissing)
+				if !errors.Is(err, hook.ErrHookMissing) || !strings.Contains(err.Error(), hook.Library) {
+					t.Fatalf("Allocate = %v, %v, want %v and which file that is", answer, err, hook.ErrHookMissing)
 				}
 				if r.lockText() != "" {
 					t.Error("the lock was left behind")

@@ -80,6 +80,7 @@ func (g *hookGate) decide(ctx context.Context, pod *corev1.Pod, spec *allocate.P
 	}
 	// One error is enough for the pod's owner, but each image is asked for.
 	var refused error
+	missing := hook.Check(g.library)
 	for i := range spec.Containers {
 		slices := slicesOf(grants[i], s)
 		if len(slices) == 0 {
@@ -88,9 +89,12 @@ func (g *hookGate) decide(ctx context.Context, pod *corev1.Pod, spec *allocate.P
 		verdict, err := hook.Decide(g.look(ctx, container(pod, i), hook.Case{
 			Slice:      true,
 			FailClosed: g.images != nil,
-			HookFile:   hook.Check(g.library) == nil,
+			HookFile:   missing == nil,
 			DmemCaps:   caps.limitsAll(slices, s),
 		}))
+		if errors.Is(err, hook.ErrHookMissing) {
+			err = fmt.Errorf("%w: %w", err, missing) // names the file
+		}
 		if err != nil && refused == nil {
 			refused = fmt.Errorf("container %q: %w", spec.Containers[i].Name, err)
 		}
