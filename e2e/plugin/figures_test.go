@@ -152,15 +152,3 @@ func TestC34ManyDevices(t *testing.T) {
 		})
 	}
 }
-
-// The image is small, static and stripped.
-func TestFiguresBinary(t *testing.T) {
-	info, err := os.Stat(lab.Binary)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Logf("binary: %.1f MB", float64(info.Size())/1e6)
-	if info.Size() > 45e6 {
-		t.Errorf("the binary has %d bytes, want at most 45 MB", info.Size())
-	}
-}
