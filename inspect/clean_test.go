@@ -3,6 +3,7 @@ package inspect
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -128,6 +129,22 @@ func TestVerifyIsQuietAboutWhatIsUnderWay(t *testing.T) {
 			id := strings.Split(r.pod("terminating").Annotations[annotations.CUContainersKey], `"`)[5]
 			other := strings.Split(r.pod("slice-a").Annotations[annotations.CUContainersKey], `"`)[5]
 			r.edit("slice-a", annotations.CUContainersKey, other, id)
+		},
+		"entries without places for other containers, as HAMi v2.10 leaves them": func(r *rig) {
+			p := r.pod("inits")
+			for _, key := range []string{annotations.AllocatedKey, annotations.ToAllocateKey} {
+				grants, err := annotations.DecodePod(p.Annotations[key])
+				if err != nil {
+					r.t.Fatal(err)
+				}
+				grants = slices.DeleteFunc(grants, func(g []annotations.Grant) bool { return len(g) == 0 })
+				p.Annotations[key], _ = annotations.EncodePod(grants)
+			}
+		},
+		"a pod of HAMi v2.10, which does not know the unit": func(r *rig) {
+			r.pod("slice-a").Spec.Containers[0].Resources.Limits[amd.DefaultCoreName] = resource.MustParse("33")
+			r.edit("slice-a", annotations.AllocatedKey, ",76:", ",100:")
+			r.edit("slice-a", "", `"0-75"`, `"0-99"`)
 		},
 		"a plugin that records no containers": func(r *rig) {
 			for _, p := range r.pods {

@@ -18,7 +18,7 @@ const (
 var kinds = map[Code]kind{
 	RegisterUnreadable:     {Error, "restart the device plugin on {node}, which writes hami.io/node-amd-register anew; if it comes back, something else writes it"},
 	AnnotationsLarge:       {Warning, "remove annotations of {node} that nobody needs: beyond 262144 bytes in all no update of the node is accepted"},
-	NotOffered:             {Error, atPlugin + "; HAMi places no pod there until kubelet offers amd.com/gpu again"},
+	NotOffered:             {Error, atPlugin + "; HAMi places no pod there until kubelet offers amd.com/gpu again, as it does a moment after the plugin was restarted"},
 	NotRegistered:          {Warning, "run this module's device plugin on {node} if HAMi is to place pods there; on a node without HAMi nothing is wrong"},
 	CapacityDiffers:        {Warning, "look again in a minute, since kubelet and plugin publish at different moments; if it stays, restart the device plugin on {node} and make sure it is the only one for amd.com/gpu"},
 	OperatingModeInvalid:   {Warning, `set hami.io/amd-operating-mode of {node} to "cu" or "partition", or remove it: the plugin ignores any other value`},
@@ -37,7 +37,7 @@ var kinds = map[Code]kind{
 	LockStuck:          {Error, atPlugin + " and the pod's events; " + recreate + "; the lock goes with it"},
 
 	DeviceUnusable:  {Warning, "compare with amdctl discover on {node}; restart its device plugin once the GPU shows what it should"},
-	DuplicateDevice: {Error, "exclude the device on one of the nodes: HAMi tells devices by id over all nodes; cloned machines and VMs may share a serial number"},
+	DuplicateDevice: {Warning, "HAMi's metrics look devices up by id over all nodes; cloned VMs may share a serial number: exclude the device on one of the nodes"},
 	UnhealthyInUse:  {Warning, "move the pods away: kubectl cordon {node}, then delete them; " + atPlugin + " for why the device is unhealthy"},
 	WholeShared:     {Error, "delete one of the pods: a whole GPU has neither mask nor memory limit"},
 	SharesExceeded:  {Error, "delete one of the pods; if the shares of the node were lowered, that is why"},
