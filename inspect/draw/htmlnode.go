@@ -284,7 +284,7 @@ func (h *holding) details(c *card) string {
 // query is what the filter finds a GPU by.
 func (c *card) query() string {
 	lines := []string{
-		"node:" + plain(c.node.Name), "mode:" + plain(c.node.Mode), "gpu:" + c.name(), "type:" + plain(c.parts[0].Device.Type),
+		"node:" + plain(c.node.Name), "mode:" + plain(c.node.Mode), "gpu:" + c.name(), "type:" + plain(c.parts[0].Device.Type), "type:" + c.product(),
 		"profile:" + c.profile(), "pci:" + plain(c.physical),
 	}
 	if c.sum.used == 0 {
