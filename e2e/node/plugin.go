@@ -129,9 +129,19 @@ func (n *Node) wait(want map[corev1.ResourceName]int64) {
 	}
 }
 
-// StopPlugin stops the plugin as kubelet stops a pod, and expects that it ends
-// at once, without an error, and takes its sockets with it.
+// StopPlugin is TerminatePlugin, and expects that the plugin takes its sockets
+// with it.
 func (n *Node) StopPlugin() {
+	n.Helper()
+	n.TerminatePlugin()
+	if left := n.Sockets(); len(left) > 0 {
+		n.Errorf("the plugin left sockets %q", left)
+	}
+}
+
+// TerminatePlugin stops the plugin as kubelet stops a pod, and expects that it
+// ends at once and without an error.
+func (n *Node) TerminatePlugin() {
 	n.Helper()
 	if err := n.Plugin.Signal(syscall.SIGTERM); err != nil {
 		n.Fatal(err)
@@ -144,9 +154,6 @@ func (n *Node) StopPlugin() {
 	}
 	if err := n.Plugin.Err(); err != nil {
 		n.Errorf("the plugin was asked to stop: %v", err)
-	}
-	if left := n.Sockets(); len(left) > 0 {
-		n.Errorf("the plugin left sockets %q", left)
 	}
 }
 
