@@ -1,8 +1,6 @@
 package inspect
 
 import (
-	"strconv"
-
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/Project-HAMi/hami-amd/cumask"
@@ -97,6 +95,3 @@ func containersOf(pod *corev1.Pod) []*corev1.Container {
 	}
 	return list
 }
-
-// quoteName is how amd's errors quote a container.
-func quoteName(name string) string { return strconv.Quote(name) }

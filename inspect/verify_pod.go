@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -31,7 +32,11 @@ func (c *Cluster) verifySpec(p *Pod) {
 	inits := len(p.object.Spec.InitContainers)
 	for i, ctr := range containersOf(p.object) {
 		if _, err := c.read.Devices.Request(ctr); err != nil {
-			p.reportIn(ctr.Name, RequestInvalid, "%s", strings.TrimPrefix(err.Error(), "container "+quoteName(ctr.Name)+": "))
+			detail := err.Error()
+			if invalid, ok := errors.AsType[*amd.InvalidRequestError](err); ok {
+				detail = invalid.Resource + ": " + invalid.Reason // the container is the problem's place
+			}
+			p.reportIn(ctr.Name, RequestInvalid, "%s", detail)
 		}
 		if i < inits && p.asks[i] && amd.Sidecar(ctr) {
 			p.reportIn(ctr.Name, SidecarRequest, "a sidecar asks for GPUs")
