@@ -2,9 +2,13 @@ package crash
 
 import (
 	"fmt"
+	"maps"
+	"math/rand/v2"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/Project-HAMi/hami-amd/annotations"
 	"github.com/Project-HAMi/hami-amd/e2e/node"
@@ -86,4 +90,60 @@ func TestRefusedForGood(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestFaultsAtRandom breaks one of four calls of the plugin's, whatever they are
+// for, in any way, while pods come and go. A pod may be refused; the node must
+// be right after each.
+func TestFaultsAtRandom(t *testing.T) {
+	seed := *randomSeed
+	if seed == 0 {
+		seed = rand.Uint64()
+	}
+	t.Logf("-crash.random %d -crash.seed %d", *randomKills, seed)
+	r := &chaos{Rand: rand.New(rand.NewPCG(seed, 1)), Node: lab.Start(t, node.Options{})}
+	all := shapes(r.Node)
+	names := slices.Sorted(maps.Keys(all))
+	broken, calls := 0, 0
+	faults := rand.New(rand.NewPCG(seed, 2)) // calls come from several goroutines, one at a time
+	statuses := []int{http.StatusConflict, http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusServiceUnavailable, http.StatusForbidden}
+	intercept := func(proxy.Call) (f proxy.Fault) {
+		if calls++; faults.IntN(4) > 0 {
+			return f
+		}
+		broken++
+		switch faults.IntN(4) {
+		case 0:
+			f.CutRequest = true
+		case 1:
+			f.CutAnswer = true
+		case 2:
+			f.Refuse = statuses[faults.IntN(len(statuses))]
+		case 3:
+			pause := time.Duration(faults.IntN(1500)) * time.Millisecond
+			f.After = func() { time.Sleep(pause) }
+		}
+		return f
+	}
+	for i := range *randomKills {
+		shape := names[r.IntN(len(names))]
+		run(t, r.Node, fmt.Sprintf("%d %s", i, shape), func(t *testing.T) {
+			pod := r.bind(all[shape](fmt.Sprintf("p-%d", i)))
+			r.Proxy.Intercept(intercept)
+			err := admit(r.Node, pod)
+			r.Proxy.Intercept(nil)
+			served := check(r.Node, pod, err)
+			if err != nil {
+				r.refused++
+				r.Delete(pod)
+				return
+			}
+			r.served++
+			r.live = append(r.live, served)
+		})
+		if t.Failed() {
+			break
+		}
+	}
+	t.Logf("%d of %d calls were broken: %d pods were refused, %d served", broken, calls, r.refused, r.served)
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/Project-HAMi/hami-amd/e2e/kubelet"
@@ -113,8 +114,8 @@ func TestKillAtRandom(t *testing.T) {
 			break
 		}
 	}
-	t.Logf("%d kills, %d of them during an admission: %d pods were refused, %d served; kubelet restarted %d times",
-		r.kills, r.during, r.refused, r.served, r.restarts)
+	t.Logf("%d kills, %d of them during an admission: %d pods were refused, %d served; kubelet restarted %d times, which cost %d pods",
+		r.kills, r.during, r.refused, r.served, r.restarts, r.lost)
 }
 
 // chaos is a node that a plugin has a hard time on.
@@ -123,7 +124,7 @@ type chaos struct {
 	*node.Node
 	live []*node.Served
 
-	kills, during, refused, served, restarts int
+	kills, during, refused, served, restarts, lost int
 }
 
 // round takes one pod through an admission in which the plugin is killed.
@@ -160,18 +161,24 @@ func (r *chaos) round(pod *corev1.Pod) {
 	}
 	r.KillPlugin() // late, when all is done, or waits until it is gone
 	r.kills++
-	switch r.IntN(6) {
-	case 0:
-		if r.restartKubelet()[bound.Name] {
-			err = fmt.Errorf("pod %s was rejected by a kubelet that restarted", bound.Name)
-		}
-	case 1: // once more, while it starts
+	var gone map[string]bool
+	switch r.IntN(9) {
+	case 0: // without the plugin
+		gone = r.restartKubelet(kubelet.RestartOptions{})
+	case 1: // the whole node, with the plugin there before the pods
+		gone = r.restartKubelet(kubelet.RestartOptions{Reboot: true, BeforePods: r.comeBack})
+	case 2: // and kubelet knows of nothing
+		gone = r.restartKubelet(kubelet.RestartOptions{Reboot: true, Forget: true, BeforePods: r.comeBack})
+	case 3: // once more, while it starts
 		r.LaunchPlugin()
 		time.Sleep(time.Duration(r.IntN(150)) * time.Millisecond)
 		r.KillPlugin()
 		r.kills++
 	}
-	r.StartPlugin()
+	if gone[bound.Name] {
+		err = fmt.Errorf("pod %s was rejected by a kubelet that restarted", bound.Name)
+	}
+	_ = r.comeBack()
 	served := check(r.Node, bound, err)
 	if err != nil {
 		r.refused++
@@ -219,15 +226,27 @@ func (r *chaos) end() {
 	r.Delete(s.Pod)
 }
 
-// restartKubelet restarts kubelet without the plugin, which is dead, and returns
-// the pods it rejects: it asks for every container again that does not run, and
-// no plugin can help that. These are the pod whose containers have not started
-// yet, and those with an init container that has a GPU and has ended.
-func (r *chaos) restartKubelet() map[string]bool {
+// comeBack starts the plugin unless it runs.
+func (r *chaos) comeBack() error {
+	select {
+	case <-r.Plugin.Done():
+		r.StartPlugin()
+	default:
+	}
+	return nil
+}
+
+// restartKubelet restarts kubelet and returns the pods it rejects. It asks again
+// for every container that does not run, so a pod is rejected whose containers
+// have not started yet if there is no plugin, one with an init container that
+// has a GPU and has ended, and, by a kubelet that has lost its checkpoint, one
+// that the plugin cannot tell from others. All others run on, or again, with
+// what they had.
+func (r *chaos) restartKubelet(o kubelet.RestartOptions) map[string]bool {
 	ctx, cancel := r.Timeout()
 	defer cancel()
 	r.restarts++
-	rejections, err := r.Kubelet.Restart(ctx, kubelet.RestartOptions{})
+	rejections, err := r.Kubelet.Restart(ctx, o)
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -236,14 +255,22 @@ func (r *chaos) restartKubelet() map[string]bool {
 		gone[rejection.Pod.Name] = true
 	}
 	r.live = slices.DeleteFunc(r.live, func(s *node.Served) bool {
-		if !gone[s.Pod.Name] {
-			return false
+		if gone[s.Pod.Name] {
+			if !o.Forget && !strings.HasSuffix(s.Pod.Name, "-init") {
+				r.Errorf("pod %s ran and was rejected by a kubelet that restarted", s.Pod.Name)
+			}
+			r.lost++
+			r.Delete(s.Pod)
+			return true
 		}
-		if !strings.HasSuffix(s.Pod.Name, "-init") {
-			r.Errorf("pod %s ran and was rejected by a kubelet that restarted", s.Pod.Name)
+		if o.Reboot {
+			before := s.Containers
+			r.Rerun(s)
+			if diff := cmp.Diff(before, s.Containers); diff != "" {
+				r.Errorf("pod %s after kubelet restarted (-want +got):\n%s", s.Pod.Name, diff)
+			}
 		}
-		r.Delete(s.Pod)
-		return true
+		return false
 	})
 	return gone
 }
