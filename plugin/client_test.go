@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
 )
 
@@ -135,5 +136,13 @@ clusters: [{name: c, cluster: {server: "` + s.server.URL + `"}}]}`)
 	_, err = (&cluster{client: client, node: "other"}).readNode(t.Context())
 	if !apierrors.IsNotFound(err) {
 		t.Errorf("another node: error %v", err)
+	}
+}
+
+// The clientset of client-go's fake package has no way to make requests.
+func TestNewRefusesTheFakeClientset(t *testing.T) {
+	_, err := New(Config{NodeName: "node-1"}, Deps{Client: fake.NewClientset().CoreV1().RESTClient()})
+	if err == nil || err.Error() != "no client for the API server: want one, except in standalone mode" {
+		t.Errorf("error %v", err)
 	}
 }

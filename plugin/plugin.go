@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 
+	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
 	"github.com/Project-HAMi/hami-amd/partition"
@@ -30,8 +31,11 @@ func New(cfg Config, deps Deps) (*Plugin, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	if deps.Client == nil && !cfg.Standalone {
-		return nil, errors.New("no client for the API server: want one, except in standalone mode")
+	if !cfg.Standalone {
+		// The clientset that client-go has for tests returns a nil client.
+		if c, ok := deps.Client.(*rest.RESTClient); deps.Client == nil || ok && c == nil {
+			return nil, errors.New("no client for the API server: want one, except in standalone mode")
+		}
 	}
 	p := &Plugin{cfg: cfg, deps: deps, log: deps.Log, times: defaultTimes(), build: newAllocator}
 	if cfg.NodeConfigFile != "" {

@@ -69,7 +69,8 @@ func defaultTimes() times {
 func newServer(resource string, p *Plugin, folder *socketFolder, devices *devices, alloc allocator) *server {
 	return &server{
 		resource: resource, dir: p.cfg.pluginDir(), folder: folder, devices: devices, alloc: alloc,
-		policy: p.cfg.AllocatorPolicy, preStart: resource == partition.ResourceGPU && !p.cfg.Standalone, times: p.times, log: p.log.WithValues("resource", resource),
+		policy: p.cfg.AllocatorPolicy, preStart: resource == partition.ResourceGPU && !p.cfg.Standalone,
+		times: p.times, log: p.log.WithValues("resource", resource),
 		ended: make(chan struct{}, 1), cut: make(chan struct{}),
 	}
 }
