@@ -1,0 +1,49 @@
+package inspect
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/Project-HAMi/hami-amd/amd"
+)
+
+// Each smaller request fits, and one step more does not.
+func TestSmallerRequestsAreTheLargest(t *testing.T) {
+	nodes := []*corev1.Node{nodeOf(t, "n1", gpu("G0", 0), gpu("G1", 0))}
+	held := []*corev1.Pod{holds("a", "n1", "G0", 600, 200), holds("b", "n1", "G1", 300, 296)}
+	for name, tc := range map[string]struct {
+		pod  *corev1.Pod
+		want []string
+	}{
+		"memory or CUs": {
+			newPod("me", ask("main", 1, 700, 30)),
+			[]string{`container "main": amd.com/gpumem: 400, the rest as it is`, `container "main": amd.com/gpucores: 2, the rest as it is`},
+		},
+		"a whole GPU": {
+			newPod("me", ask("main", 1, 0, 0)),
+			[]string{`container "main": amd.com/gpumem: 400, amd.com/gpucores: 34, the rest as it is`},
+		},
+		"two containers": {
+			newPod("me", ask("a", 1, 1000, 100), ask("b", 1, 1000, 100)),
+			[]string{"all containers: 2 % of the memory and of the CUs they ask for"},
+		},
+		"fewer GPUs do not help": {newPod("me", ask("main", 3, 1, 100)), []string{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := New(nodes, append(held[:2:2], tc.pod), Options{Now: noon})
+			e, err := c.Explain("team", "me", amd.ScheduleOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := []string{}
+			for _, change := range e.Smaller {
+				got = append(got, change.Text)
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("changes (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
