@@ -9,7 +9,7 @@ import (
 	"github.com/Project-HAMi/hami-amd/amd"
 )
 
-// Each smaller request fits, and one step more does not.
+// The largest requests that fit, worked out by hand.
 func TestSmallerRequestsAreTheLargest(t *testing.T) {
 	nodes := []*corev1.Node{nodeOf(t, "n1", gpu("G0", 0), gpu("G1", 0))}
 	held := []*corev1.Pod{holds("a", "n1", "G0", 600, 200), holds("b", "n1", "G1", 300, 296)}
