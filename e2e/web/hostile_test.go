@@ -17,16 +17,17 @@ func TestHostileNames(t *testing.T) {
 	attacks := []string{
 		`<script>window.taken=1</script>`, `"><img src=x onerror="window.taken=1">`, `' autofocus onfocus='window.taken=1`,
 		`</title></style></script><svg onload="window.taken=1">`, `javascript:window.taken=1`, "\u202e\x1b]0;taken\a",
+		strings.Repeat("long", 60),
 	}
 	nodes, pods, err := drawtest.Cluster(drawtest.Options{Nodes: 2, Planted: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	old := nodes[1].Name
-	nodes[1].Name = attacks[1]
+	nodes[1].Name = attacks[1] + attacks[6]
 	register := nodes[1].Annotations[annotations.NodeRegisterKey]
 	register = strings.ReplaceAll(register, "AMD Instinct MI300X", `AMD <script>window.taken=1</script>`)
-	nodes[1].Annotations[annotations.NodeRegisterKey] = strings.ReplaceAll(register, "spx_nps1", `\"><script>window.taken=1</script>`)
+	nodes[1].Annotations[annotations.NodeRegisterKey] = strings.ReplaceAll(register, "spx_nps1", `\"><script>window.taken=1</script>`+attacks[6])
 	for i, pod := range pods {
 		pod.Namespace, pod.Name = attacks[i%len(attacks)], attacks[(i+1)%len(attacks)]+pod.Name
 		if pod.Spec.NodeName == old {
@@ -39,9 +40,15 @@ func TestHostileNames(t *testing.T) {
 			pod.Annotations[annotations.AllocatedKey] = attacks[0] + pod.Annotations[annotations.AllocatedKey]
 		}
 	}
+	page := drawPage(t, nodes, pods)
+	narrow := newTab(t, phone)
+	must(t, narrow.Do(chromedp.Navigate(page.url)))
+	fits(t, narrow, "with long names on a phone")
+	shoot(t, narrow, "phone-hostile")
 	tab := newTab(t, desktop)
-	must(t, tab.Do(chromedp.Navigate(drawPage(t, nodes, pods).url)))
-	must(t, tab.Frame())
+	must(t, tab.Do(chromedp.Navigate(page.url)))
+	fits(t, tab, "with long names")
+	shoot(t, tab, "desktop-hostile")
 	// Walk over everything that can be looked at.
 	looked := eval[int](t, tab, `[...document.querySelectorAll(".t")].map(b => b.focus()).length`)
 	if looked < 40 {

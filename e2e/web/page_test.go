@@ -117,6 +117,12 @@ func TestFilter(t *testing.T) {
 			if got, want := eval[string](t, tab, `document.getElementById("shown").value`), fmt.Sprintf("%d of 160 GPUs", len(tc.want)); got != want {
 				t.Errorf("says %q, want %q", got, want)
 			}
+			if strings.HasPrefix(tc.name, "a pod") {
+				if got := eval[[]string](t, tab, `[...new Set([...document.querySelectorAll(".card:not([hidden]) tr.hit .t")].map(e => e.textContent))]`); !slices.Equal(got, []string{any.Namespace + "/" + any.Pod}) {
+					t.Errorf("marks %.300q, want the pod alone", got)
+				}
+				shoot(t, tab, "filter-pod")
+			}
 			must(t, tab.Do(chromedp.KeyEvent(kb.Escape)))
 			must(t, tab.Frame())
 			if got := eval[[]string](t, tab, visible); len(got) != 0 {

@@ -230,6 +230,8 @@ func (c *card) state() []string {
 		case n == 0:
 		case n == len(c.parts):
 			words = append(words, word)
+		case n > 8:
+			words = append(words, fmt.Sprintf("%d partitions %s", n, word))
 		default:
 			words = append(words, strings.Join(some, ", ")+" "+word)
 		}

@@ -59,7 +59,7 @@ func contrast(t *testing.T, a, b string) float64 {
 func TestContrast(t *testing.T) {
 	text := [][2]string{
 		{"text", "page"}, {"text", "card"}, {"text", "hover"}, {"text", "chip"}, {"text", "free"},
-		{"dim", "page"}, {"dim", "card"}, {"dim", "hover"},
+		{"text", "warning-soft"}, {"error", "warning-soft"}, {"dim", "warning-soft"}, {"dim", "page"}, {"dim", "card"}, {"dim", "hover"},
 		{"error", "card"}, {"error", "page"}, {"error", "error-soft"}, {"error", "hover"},
 		{"warning", "card"}, {"warning", "page"}, {"warning", "warning-soft"},
 	}

@@ -10,6 +10,20 @@
   const total = nodes.reduce((n, node) => n + node.cards.length, 0);
   const number = n => n.toLocaleString("en") + (n === 1 ? " GPU" : " GPUs");
 
+  // The tenants a word is about, to be found quickly among the others of a GPU.
+  const tenants = card => card.tenants ||= [...card.e.querySelectorAll("tbody tr[data-p]")].map(e => {
+    const name = e.querySelector(".t").textContent.toLowerCase(), at = name.indexOf("/");
+    return {e, ns: name.slice(0, at), pod: name.slice(at + 1), container: e.querySelector("small").textContent.toLowerCase()};
+  });
+  const about = (t, word) => {
+    const [, what, rest] = word.match(/^(ns|pod|container):(.*)$/) || [];
+    return what ? t[what].includes(rest) : (t.ns + "/" + t.pod).includes(word);
+  };
+  const mark = (card, words) => {
+    if (!words.length && !card.tenants) return;
+    for (const t of tenants(card)) t.e.classList.toggle("hit", words.some(w => about(t, w)));
+  };
+
   // Filter: every word has to be somewhere in what a GPU is found by.
   let filtered = false;
   const set = (e, hidden) => { if (e.hidden !== hidden) e.hidden = hidden; };
@@ -24,7 +38,7 @@
       for (const c of n.cards) {
         const show = (!bad.checked || c.bad) && match(c);
         set(c.e, !show);
-        if (show) { any = true; count++; }
+        if (show) { any = true; count++; mark(c, words); }
       }
       set(n.e, !any);
       if (active && any && !n.e.open) n.e.open = true;
@@ -152,8 +166,8 @@
   };
   addEventListener("hashchange", reveal);
   main.addEventListener("click", e => { const a = e.target.closest("a[href^='#']"); if (a && a.hash === location.hash) reveal(); });
-  addEventListener("beforeprint", () => { for (const n of nodes) { n.open = n.e.open; n.e.open = true; } });
-  addEventListener("afterprint", () => { for (const n of nodes) n.e.open = n.open; });
+  addEventListener("beforeprint", () => { for (const n of nodes) { n.print = n.e.open; n.e.open = true; } });
+  addEventListener("afterprint", () => { for (const n of nodes) n.e.open = n.print; });
 
   const all = document.querySelector(".all");
   if (all && innerWidth < 640) all.open = false;
