@@ -143,11 +143,17 @@ func (n *Node) layOut() {
 			n.Fatal(err)
 		}
 	}
-	for _, name := range deviceFiles(n.Inventory()) {
-		n.Write(filepath.Join(n.Dev(), name), "")
-	}
+	n.MakeDeviceFiles()
 	if n.o.Settings != "" {
 		n.Write(filepath.Join(n.Dir, "config.yaml"), strings.ReplaceAll(n.o.Settings, "NODE", n.Name))
+	}
+}
+
+// MakeDeviceFiles makes the device nodes of the machine as it is now.
+func (n *Node) MakeDeviceFiles() {
+	n.Helper()
+	for _, name := range deviceFiles(n.Inventory()) {
+		n.Write(filepath.Join(n.Dev(), name), "")
 	}
 }
 
