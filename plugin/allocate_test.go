@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/klog/v2/ktesting"
 
 	"github.com/Project-HAMi/hami-amd/annotations"
 	"github.com/Project-HAMi/hami-amd/cumask"
@@ -55,5 +56,20 @@ func TestAllocateOfOneSlice(t *testing.T) {
 	}
 	if diff := cmp.Diff(calls, callsOf(r.server.reset())); diff != "" {
 		t.Errorf("API calls, at most 5 wanted (-want +got):\n%s", diff)
+	}
+}
+
+// What is decoded of the annotations is for level 5.
+func TestDecodedGrantsAreLoggedAtLevel5(t *testing.T) {
+	for level, want := range map[int]int{4: 0, 5: 1} {
+		r := newRig(t, snapshotOf(t, "rx7900xtx", partition.RegisterOptions{}))
+		log := ktesting.NewLogger(ktesting.NopTL{}, ktesting.NewConfig(ktesting.BufferLogs(true), ktesting.Verbosity(level)))
+		r.hamiAllocator.log = log
+		r.bind(r.pod("p", []annotations.Grant{r.grant(0, 4096, 48)}))
+		r.mustAllocate(r.share(0, 0))
+		logs := log.GetSink().(ktesting.Underlier).GetBuffer()
+		if got := countOf(logs, "Decoded grants"); got != want {
+			t.Errorf("level %d: %d lines, want %d:\n%s", level, got, want, logs)
+		}
 	}
 }
