@@ -53,7 +53,7 @@ func runTests(m *testing.M) int {
 	return code
 }
 
-// a page is a file that amdctl has written, and what it is of.
+// drawn is a page that amdctl has written, and what it is of.
 type drawn struct {
 	url     string
 	cluster *inspect.Cluster

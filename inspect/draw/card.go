@@ -87,8 +87,13 @@ func (c *card) arrange(marks map[podKey]podMark) {
 	slices.SortStableFunc(c.holdings, func(a, b *holding) int {
 		return cmp.Or(cmp.Compare(order[a.part], order[b.part]), cmp.Compare(a.first(), b.first()))
 	})
-	for _, p := range c.parts {
-		p.paint(c.holdings)
+	for lo, i := 0, 0; i < len(c.parts); i++ {
+		hi := lo
+		for hi < len(c.holdings) && c.holdings[hi].part == c.parts[i] {
+			hi++
+		}
+		c.parts[i].paint(c.holdings, lo, hi)
+		lo = hi
 	}
 	c.shareMemory()
 }
@@ -131,9 +136,9 @@ func (h *holding) cus() cumask.Set {
 	return h.Mask.Intersect(h.part.Geometry.All())
 }
 
-// paint says who has each CU. An init container's CUs are free again for its
+// paint says who has each CU; its holdings are those from lo to before hi. An init container's CUs are free again for its
 // pod's other containers and show only where none of them has them.
-func (p *part) paint(holdings []*holding) {
+func (p *part) paint(holdings []*holding, lo, hi int) {
 	if err := p.Geometry.Validate(); err != nil {
 		p.fault = err.Error()
 		return
@@ -141,8 +146,9 @@ func (p *part) paint(holdings []*holding) {
 	p.owners = slices.Repeat([]int{ownerFree}, p.Geometry.CUs)
 	p.free = p.Geometry.All()
 	for _, init := range [...]bool{false, true} {
-		for i, h := range holdings {
-			if h.part != p || h.Init != init {
+		for i := lo; i < hi; i++ {
+			h := holdings[i]
+			if h.Init != init {
 				continue
 			}
 			for cu := range h.cus().All() {
@@ -198,8 +204,6 @@ func (p *part) freeCUs() (cus, effective int) {
 	cus = max(0, p.Geometry.CUs-max(p.GrantedCUs, p.wholeCUs()))
 	return cus, min(cus, p.Geometry.Effective(p.free))
 }
-
-func (p *part) freeMiB() int64 { return max(0, int64(p.Device.Devmem)-p.GrantedMiB) }
 
 // letters tell tenants apart without colours. All beyond the last share one.
 const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"

@@ -143,7 +143,7 @@ func TestPageDetails(t *testing.T) {
 		"llm/chat-1":        {"Container\tvllm", "On\tGPU 0 of node-a", "CUs\t76 of 304, 72 effective", "Mask\t0-75", "On each XCC\t10 10 10 10 9 9 9 9", "VRAM\t49,152 MiB of 196,592 (25 %)", "Pod\tRunning"},
 		"search/index":      {"CUs\tnone: memory only"},
 		"research/pretrain": {"CUs\tall 304, whole: no mask, no limit"},
-		"research/sweep":    {"CUs\t30 of 304, no mask yet", "! UnlimitedTenant\t30 CUs are granted and none recorded", "Remedy\tdelete the pod"},
+		"research/sweep":    {"CUs\t30 of 304, no mask", "! UnlimitedTenant\t30 CUs are granted and none recorded", "Remedy\tdelete the pod"},
 		"llm/tensor":        {"On\tGPU 0, partition p2 of node-b"},
 		"GPU 2":             {"State\tcordoned", "Device\tgpu-2", "PCI address\t0000:07:00.0"},
 	} {

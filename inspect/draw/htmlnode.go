@@ -263,7 +263,7 @@ func (h *holding) details(c *card) string {
 	case h.CUs == 0:
 		d.add("CUs", "none: memory only")
 	case h.Mask.Empty():
-		d.add("CUs", "%d of %d, no mask yet", h.CUs, device.Devcore)
+		d.add("CUs", "%d of %d, %s", h.CUs, device.Devcore, h.mask())
 	default:
 		d.add("CUs", "%d of %d, %d effective", h.CUs, device.Devcore, h.Effective)
 		d.add("Mask", "%s", h.Mask)

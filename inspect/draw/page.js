@@ -17,7 +17,7 @@
   });
   const about = (t, word) => {
     const [, what, rest] = word.match(/^(ns|pod|container):(.*)$/) || [];
-    return what ? t[what].includes(rest) : (t.ns + "/" + t.pod).includes(word);
+    return what ? t[what].startsWith(rest) : (t.ns + "/" + t.pod).includes(word);
   };
   const mark = (card, words) => {
     if (!words.length && !card.tenants) return;
@@ -133,7 +133,7 @@
   });
   main.addEventListener("pointerleave", () => { if (!pinned) hide(); });
   main.addEventListener("focusin", e => { const b = e.target.closest(".t"); if (b && b !== subject) { show(b); clear(b); } });
-  main.addEventListener("focusout", () => hide());
+  main.addEventListener("focusout", () => { if (!pinned) hide(); });
   document.addEventListener("click", e => {
     if (tip.contains(e.target)) { if (e.target.closest("button")) hide(); return; }
     const b = buttonOf(e.target);

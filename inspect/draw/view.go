@@ -111,16 +111,9 @@ func newView(c *inspect.Cluster, o Options) *view {
 	if o.Problems {
 		v.nodes = slices.DeleteFunc(v.nodes, func(n *nodeView) bool { return len(n.cards) == 0 && len(n.problems) == 0 })
 	}
-	slices.SortStableFunc(v.problems, func(a, b *problem) int { return cmp.Compare(rank(a), rank(b)) })
+	slices.SortStableFunc(v.problems, func(a, b *problem) int { return cmp.Compare(a.word(), b.word()) }) // "error" first
 	v.total()
 	return v
-}
-
-func rank(p *problem) int {
-	if p.bad() {
-		return 0
-	}
-	return 1
 }
 
 type deviceKey struct{ node, id string }

@@ -65,6 +65,8 @@ func (h *holding) mask() string {
 		return h.Mask.String()
 	case h.CUs == 0:
 		return "memory only"
+	case len(h.problems) > 0:
+		return "no mask"
 	}
 	return "no mask yet"
 }
