@@ -222,14 +222,16 @@ func (a *hamiAllocator) Pending(ctx context.Context, resource string, sizes []in
 	}
 	ctx, cancel := context.WithTimeout(ctx, a.timing.pending)
 	defer cancel()
+	// Whose IDs are whose is in the ledger, whether or not the pods still live.
+	unsure := pending{served: a.ledger.served(), others: true}
 	if a.takeTurn(ctx) != nil {
-		return pending{}
+		return unsure
 	}
 	defer a.endTurn()
 	v, err := a.look(ctx)
 	if err != nil {
 		a.log.V(3).Info("No advice about devices", "err", err)
-		return pending{}
+		return unsure
 	}
 	a.kept = v
 	var p pending

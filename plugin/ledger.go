@@ -195,6 +195,18 @@ func (l *ledger) find(ids []string, live func(types.UID) bool) (found []recorded
 	return found
 }
 
+// served lists the containers of all records with their device IDs.
+func (l *ledger) served() (served []servedContainer) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for uid, r := range l.pods {
+		for _, c := range r.containers {
+			served = append(served, servedContainer{pod: uid, ids: c.IDs})
+		}
+	}
+	return served
+}
+
 // recordedContainer names a container of the ledger.
 type recordedContainer struct {
 	uid  types.UID

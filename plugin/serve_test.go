@@ -251,8 +251,15 @@ func TestPendingWithoutAnswer(t *testing.T) {
 		t.Errorf("other numbers than granted (-want +got):\n%s", diff)
 	}
 	r.server.break_(func(apiCall) apiFault { return apiFault{refuse: http.StatusForbidden} })
-	if got := r.Pending(t.Context(), partition.ResourceGPU, []int{1}); got.granted != nil {
+	if got := r.Pending(t.Context(), partition.ResourceGPU, []int{1}); got.granted != nil || !got.others || len(got.served) != 0 {
 		t.Errorf("no access: %v, want no grants", got)
+	}
+	r.server.break_(nil)
+	r.mustAllocate(r.share(0, 0), r.share(1, 0))
+	r.server.break_(func(apiCall) apiFault { return apiFault{refuse: http.StatusForbidden} })
+	got := r.Pending(t.Context(), partition.ResourceGPU, []int{1})
+	if len(got.served) != 1 || !sameDevices(got.served[0].ids, []string{r.share(0, 0), r.share(1, 0)}) || !got.others {
+		t.Errorf("no access: %v, want the IDs that were handed out", got)
 	}
 }
 
