@@ -149,6 +149,14 @@ func gpuPod(name, resourceName, allocated string, phase corev1.PodPhase) *corev1
 	return pod
 }
 
+// prioritized adds every other resource of HAMi's to a pod's limits.
+func prioritized(pod *corev1.Pod) *corev1.Pod {
+	for _, name := range []corev1.ResourceName{"amd.com/gpumem", "amd.com/gpumem-percentage", "amd.com/gpucores", "amd.com/priority"} {
+		pod.Spec.Containers[0].Resources.Limits[name] = resource.MustParse("1")
+	}
+	return pod
+}
+
 func TestHeldGPUs(t *testing.T) {
 	whole := machineSnapshot(t, "mi300x-spx-8", registerDefaults).Devices
 	grant := func(id string) string {
@@ -175,6 +183,7 @@ func TestHeldGPUs(t *testing.T) {
 		"no grants yet":      {gpuPod("p", "amd.com/gpu", "", corev1.PodPending), all},
 		"a broken grant":     {gpuPod("p", "amd.com/gpu", "x,y", corev1.PodRunning), all},
 		"outside of HAMi":    {gpuPod("p", "amd.com/cpx_nps4", "", corev1.PodRunning), all},
+		"all HAMi resources": {prioritized(gpuPod("p", "amd.com/gpu", grant(whole[1].ID), corev1.PodRunning)), map[partition.BDF]string{whole[1].GPU.BDF: "pod ns/p holds it"}},
 		"outside with grant": {gpuPod("p", "amd.com/cpx_nps4", grant(whole[1].ID), corev1.PodRunning), all},
 	}
 	for name, test := range tests {

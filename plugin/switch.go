@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/Project-HAMi/hami-amd/amd"
 	"github.com/Project-HAMi/hami-amd/annotations"
 	"github.com/Project-HAMi/hami-amd/partition"
 )
@@ -109,9 +110,14 @@ func asksForGPU(pod *corev1.Pod) (asks, outside bool) {
 	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for i := range list {
 			for name := range list[i].Resources.Limits {
-				suffix, ok := strings.CutPrefix(string(name), "amd.com/")
-				asks = asks || ok
-				outside = outside || ok && suffix != "gpu" && !strings.HasPrefix(suffix, "gpumem") && suffix != "gpucores"
+				switch name {
+				case amd.DefaultCountName, amd.DefaultMemoryName, amd.DefaultMemoryPercentageName, amd.DefaultCoreName, amd.DefaultPriorityName:
+					asks = true
+				default:
+					if strings.HasPrefix(string(name), "amd.com/") {
+						asks, outside = true, true
+					}
+				}
 			}
 		}
 	}
