@@ -108,22 +108,28 @@ type stretch struct {
 	from, to float64
 }
 
-// memory is the VRAM bar of a card. Where more is granted than there is, the
-// bar ends at what is granted, and full is where the VRAM ends.
+// memory is the VRAM bar of a card, with that of each partition in its place.
+// Where more is granted than there is, the bar ends at what is granted, and full
+// is where the VRAM ends.
 func (c *card) memory() (stretches []stretch, full float64) {
-	granted := int64(0)
+	granted := map[*part]int64{}
 	for _, h := range c.holdings {
-		granted += h.mib
+		granted[h.part] += h.mib
 	}
-	whole := max(granted, c.sum.mib)
+	whole := int64(0)
+	begin := map[*part]int64{}
+	for _, p := range c.parts {
+		begin[p] = whole
+		whole += max(granted[p], int64(p.Device.Devmem))
+	}
 	if whole == 0 {
 		return nil, 1
 	}
-	at := int64(0)
 	for i, h := range c.holdings {
 		if h.mib > 0 {
+			at := begin[h.part]
 			stretches = append(stretches, stretch{i, float64(at) / float64(whole), float64(at+h.mib) / float64(whole)})
-			at += h.mib
+			begin[h.part] += h.mib
 		}
 	}
 	return stretches, float64(c.sum.mib) / float64(whole)
