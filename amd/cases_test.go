@@ -3,6 +3,8 @@ package amd
 import (
 	"fmt"
 	"testing"
+
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // The tests in this file are named for the failure cases they guard against.
@@ -44,4 +46,39 @@ func TestC35VanishedDeviceIsStaleAndBlocksNothing(t *testing.T) {
 			t.Errorf("pod %s: stale %q, want g0 for p alone", p.Name, p.Stale)
 		}
 	}
+}
+
+// C35: partitions are given out by identity and not by a count of those in use.
+// A claim that comes after one in the middle has gone gets that one's, and
+// nobody else's.
+func TestC35ReleasedPartitionIsGivenAgain(t *testing.T) {
+	l := newLedger(t, newNode(t, "node", cpx("g")[:8]))
+	claim := func(name string) string {
+		t.Helper()
+		pod := gpuPod(name, "1", "", "")
+		d, err := l.Schedule(pod, ScheduleOptions{})
+		if err != nil || d.Node != "node" {
+			t.Fatalf("%s: node %q, %v, %v", name, d.Node, err, d.Refusals)
+		}
+		if err := l.Hold(pod, d.Node, d.Grants); err != nil {
+			t.Fatal(err)
+		}
+		return d.Grants[0][0].UUID
+	}
+	var held []string
+	for i := range 8 {
+		held = append(held, claim(fmt.Sprint("p", i)))
+	}
+	for _, gone := range []int{0, 5, 7, 0} {
+		name := fmt.Sprint("p", gone)
+		l.RemovePod(types.UID(name))
+		if got := claim(name); got != held[gone] {
+			t.Errorf("a claim after the one of %s got %s", held[gone], got)
+		}
+	}
+	var want []string
+	for _, d := range cpx("g")[:8] {
+		want = append(want, fmt.Sprintf("%s 1 %d %d", d.ID, d.Devmem, d.Devcore))
+	}
+	wantUse(t, l, "at the end", want...)
 }
