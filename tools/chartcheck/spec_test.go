@@ -98,6 +98,19 @@ func TestSpecification(t *testing.T) {
 	}
 }
 
+// GPUs to exclude can be given as the flag has them.
+func TestExcludedGPUsAsText(t *testing.T) {
+	for line, want := range map[string]string{
+		"dp.excludeGPUs=":                    "",
+		"dp.excludeGPUs=0000:06:00.0":        "0000:06:00.0",
+		`dp.excludeGPUs=0000:06:00.0\,card1`: "0000:06:00.0,card1",
+	} {
+		if got := given(pluginContainer(t, find[*appsv1.DaemonSet](t, set(t, line))), "exclude_gpus"); got != want {
+			t.Errorf("with %q: -exclude_gpus is %q, want %q", line, got, want)
+		}
+	}
+}
+
 // The image is the chart's release unless a tag is set, for the installer too.
 func TestImage(t *testing.T) {
 	for line, want := range map[string]string{
