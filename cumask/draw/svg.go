@@ -7,6 +7,8 @@ import (
 	"io"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/Project-HAMi/hami-amd/internal/palette"
 )
 
 // SVGOptions says how SVG draws. The zero value gives a picture 1080 pixels wide:
@@ -238,14 +240,14 @@ func fill(owner int) string {
 	case cellClash:
 		return "clash"
 	}
-	return fmt.Sprintf("h%d", owner%len(palette))
+	return fmt.Sprintf("h%d", owner%palette.Size)
 }
 
 func ink(owner int) string {
 	switch {
 	case owner == cellFree:
 		return "on dim"
-	case owner == cellClash || colourOf(owner).dark:
+	case owner == cellClash || colourOf(owner).Dark:
 		return "on light"
 	}
 	return "on dark"
@@ -278,9 +280,9 @@ func style() string {
 .cumask path:hover{stroke:var(--text);stroke-width:1.5}.cumask .marks{pointer-events:none}
 .cumask .on{font-size:10px;text-anchor:middle}.cumask .on.light{fill:#fff}.cumask .on.dark{fill:#000}
 `)
-	fmt.Fprintf(&b, ".cumask .clash{fill:%s}", clashColour.hex)
-	for i, c := range palette {
-		fmt.Fprintf(&b, ".cumask .h%d{fill:%s}", i, c.hex)
+	fmt.Fprintf(&b, ".cumask .clash{fill:%s}", clashColour.Hex)
+	for i := range palette.Size {
+		fmt.Fprintf(&b, ".cumask .h%d{fill:%s}", i, palette.Of(i).Hex)
 	}
 	b.WriteString("\n")
 	return b.String()

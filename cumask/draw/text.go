@@ -148,10 +148,10 @@ func (t *text) paint(owner int, s string) {
 		c = colourOf(owner)
 	}
 	letters := 16
-	if c.dark {
+	if c.Dark {
 		letters = 231
 	}
-	fmt.Fprintf(t.w, "\x1b[48;5;%d;38;5;%dm%s\x1b[0m", c.terminal, letters, s)
+	fmt.Fprintf(t.w, "\x1b[48;5;%d;38;5;%dm%s\x1b[0m", c.Terminal, letters, s)
 }
 
 // legend writes a line for each holder, or two where there is no room.

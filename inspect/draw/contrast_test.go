@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/Project-HAMi/hami-amd/internal/palette"
 )
 
 var variable = regexp.MustCompile(`--([a-z0-9-]+):(#[0-9a-f]{3,6})`)
@@ -87,9 +89,13 @@ func TestContrast(t *testing.T) {
 			check(marks, 3)
 		}
 	}
-	for _, c := range append(palette[:], clashColour) {
-		if got := contrast(t, c.hex, c.ink()); got < 4.5 {
-			t.Errorf("letters on %s have %.2f", c.hex, got)
+	colours := []palette.Colour{clashColour}
+	for i := range palette.Size {
+		colours = append(colours, palette.Of(i))
+	}
+	for _, c := range colours {
+		if got := contrast(t, c.Hex, inkOn(c)); got < 4.5 {
+			t.Errorf("letters on %s have %.2f", c.Hex, got)
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/Project-HAMi/hami-amd/inspect"
+	"github.com/Project-HAMi/hami-amd/internal/palette"
 )
 
 // HTMLOptions say how HTML draws. The zero value draws everything.
@@ -122,11 +123,11 @@ func hashOf256(s string) string {
 // painted with, iN the letters on it.
 func paletteStyle() string {
 	var b strings.Builder
-	class := func(name string, c colour) {
-		fmt.Fprintf(&b, ".c%s{fill:%s;background:%s;color:%s}.i%s{fill:%s}\n", name, c.hex, c.hex, c.ink(), name, c.ink())
+	class := func(name string, c palette.Colour) {
+		fmt.Fprintf(&b, ".c%s{fill:%s;background:%s;color:%s}.i%s{fill:%s}\n", name, c.Hex, c.Hex, inkOn(c), name, inkOn(c))
 	}
-	for i, c := range palette {
-		class(fmt.Sprint(i), c)
+	for i := range palette.Size {
+		class(fmt.Sprint(i), palette.Of(i))
 	}
 	class("x", clashColour)
 	return b.String()

@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/Project-HAMi/hami-amd/inspect"
+	"github.com/Project-HAMi/hami-amd/internal/palette"
 )
 
 // SVGOptions say how SVG draws. The zero value gives a picture 1148 pixels wide:
@@ -69,11 +70,11 @@ func SVG(w io.Writer, c *inspect.Cluster, o SVGOptions) error {
 // svgPalette are the classes of the colours, within these pictures.
 func svgPalette() string {
 	var b strings.Builder
-	class := func(name string, c colour) {
-		fmt.Fprintf(&b, ".amdgpus .c%s{fill:%s}.amdgpus .i%s{fill:%s}", name, c.hex, name, c.ink())
+	class := func(name string, c palette.Colour) {
+		fmt.Fprintf(&b, ".amdgpus .c%s{fill:%s}.amdgpus .i%s{fill:%s}", name, c.Hex, name, inkOn(c))
 	}
-	for i, c := range palette {
-		class(fmt.Sprint(i), c)
+	for i := range palette.Size {
+		class(fmt.Sprint(i), palette.Of(i))
 	}
 	class("x", clashColour)
 	return b.String() + "\n"

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/Project-HAMi/hami-amd/internal/palette"
 )
 
 // textCard writes one GPU: the map, the VRAM bar as wide, and the legend.
@@ -158,13 +160,13 @@ func (t *textCard) paint(owner int, s string) {
 		fmt.Fprint(t.w, t.styled(dim, s))
 		return
 	case owner >= 0:
-		c = palette[t.holdings[owner].colour]
+		c = palette.Of(t.holdings[owner].colour)
 	}
 	ink := 16 // black
-	if c.dark {
+	if c.Dark {
 		ink = 231 // white
 	}
-	fmt.Fprintf(t.w, "\x1b[48;5;%d;38;5;%dm%s\x1b[0m", c.terminal, ink, s)
+	fmt.Fprintf(t.w, "\x1b[48;5;%d;38;5;%dm%s\x1b[0m", c.Terminal, ink, s)
 }
 
 // A textEntry is a line of the legend.
