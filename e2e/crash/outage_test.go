@@ -60,14 +60,15 @@ func TestAPIServerHangs(t *testing.T) {
 		run(t, n, test.String(), func(t *testing.T) {
 			pod := n.Bind(n.Pod(fmt.Sprintf("p-%d", i), node.Slice("app", 1, 25, 16384)))
 			logged := len(n.PluginLog())
-			var thaw func() error
-			var since time.Time
-			intercept, hit := once(test.point, proxy.Fault{Before: func() {
-				var err error
-				if thaw, err = lab.Cluster.FreezeAPIServer(); err != nil {
-					t.Error(err)
-				}
-				since = time.Now()
+			type freeze struct {
+				since time.Time
+				thaw  func() error
+				err   error
+			}
+			frozen := make(chan freeze, 1)
+			intercept, _ := once(test.point, proxy.Fault{Before: func() {
+				thaw, err := lab.Cluster.FreezeAPIServer()
+				frozen <- freeze{time.Now(), thaw, err}
 			}})
 			n.Proxy.Intercept(intercept)
 			admitted := make(chan error, 1)
@@ -79,14 +80,21 @@ func TestAPIServerHangs(t *testing.T) {
 				}
 				return nil
 			})
-			took := time.Since(since)
+			ended := time.Now()
 			n.Proxy.Intercept(nil)
-			if !hit() {
+			var f freeze
+			select {
+			case f = <-frozen:
+			default:
 				t.Fatal("the API server was not frozen")
 			}
-			if err := thaw(); err != nil {
+			if f.err != nil {
+				t.Fatal(f.err)
+			}
+			if err := f.thaw(); err != nil {
 				t.Fatal(err)
 			}
+			took := ended.Sub(f.since)
 			if took > test.most {
 				t.Errorf("Allocate ended after %v, want at most %v", took, test.most)
 			}
