@@ -87,6 +87,7 @@ func TestC33UnknownNUMANodeIsLeftOut(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	reg.Devices[8].GPU.NUMANode = ptr(-1) // an inventory of somebody else's making
 	list := kubeletDevices(reg.Devices, partition.ResourceGPU)
 	if len(list) != 64 {
 		t.Errorf("%d devices, want 64", len(list))
