@@ -4,6 +4,7 @@ import (
 	"context"
 	"path"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -196,9 +197,13 @@ func TestNodesWithoutDmem(t *testing.T) {
 		"no cgroup2":   {CgroupRoot: t.TempDir()},
 		"no folder":    {CgroupRoot: t.TempDir() + "/none"},
 	} {
-		tree := openDmem(cfg, testLog(t))
+		deps, logs := testLogger(t)
+		tree := openDmem(cfg, deps.Log)
 		if tree != nil {
 			t.Errorf("%s: got a tree", name)
+		}
+		if text := logs.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, "VRAM of slices is not capped by the kernel") {
+			t.Errorf("%s: want one line that says so, got %q", name, text)
 		}
 		c := newCapper(tree, testLog(t))
 		c.want(&corev1.Pod{}, allocate.Pod{}, &snapshot{})
