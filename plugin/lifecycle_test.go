@@ -179,6 +179,46 @@ func TestSecondPluginKeepsItsSocket(t *testing.T) {
 	second.Close()
 }
 
+// A newer plugin, or another one with the same socket, takes over; the older one
+// does not fight for it, and is there when it has gone, cleanly or not.
+func TestNewerPluginTakesOver(t *testing.T) {
+	for name, end := range map[string]func(second *startedPlugin, path string){
+		"ends": func(second *startedPlugin, _ string) { second.stop() },
+		"dies": func(second *startedPlugin, path string) {
+			second.stop()
+			left := filepath.Join(filepath.Dir(path), "left.sock")
+			dead, err := listen(left)
+			if err != nil {
+				t.Fatal(err)
+			}
+			dead.Close() // the file stays
+			if err := os.Rename(left, path); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := newFakeKubelet(t)
+			k.start()
+			cfg := machineConfig(t, "rx7900xtx")
+			cfg.KubeletDir = k.root()
+			first := startPlugin(t, cfg, &stubAllocator{}, nil)
+			k.devices(partition.ResourceGPU, 10)
+			second := startPlugin(t, cfg, &stubAllocator{}, nil)
+			eventually(t, "the first stands by", func() bool { return countOf(first.logs, "standing by") == 1 })
+			eventually(t, "the second is registered", func() bool { return countOf(second.logs, "Registered with kubelet") > 0 })
+			k.devices(partition.ResourceGPU, 10)
+			before := countOf(first.logs, "Registered with kubelet")
+			end(second, filepath.Join(k.dir, "amd.com_gpu.sock"))
+			eventually(t, "the first registers again", func() bool { return countOf(first.logs, "Registered with kubelet") > before })
+			k.devices(partition.ResourceGPU, 10)
+			if n := countOf(first.logs, "standing by"); n != 1 {
+				t.Errorf("the first stood by %d times", n)
+			}
+		})
+	}
+}
+
 func TestTooLongSocketPathIsAnError(t *testing.T) {
 	long := filepath.Join(t.TempDir(), string(make([]byte, 200)))
 	if _, err := listen(long); err == nil {

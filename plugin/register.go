@@ -31,16 +31,33 @@ type registration struct {
 // two sockets rather than at events, which come late, twice or not at all.
 func (s *server) keepRegistered(ctx context.Context, wake <-chan struct{}, served <-chan error, r registration) error {
 	waiting := false // for kubelet, and said so
+	standby := false // for another plugin, and said so
 	for {
+		if !isAt(r.path, r.own) {
+			if !answers(ctx, r.path) {
+				s.log.Info("The plugin's socket was removed or replaced, making it anew")
+				return nil
+			}
+			if !standby {
+				s.log.Info("Another plugin has taken the socket, standing by until it has gone", "socket", r.path)
+			}
+			standby = true
+			select {
+			case <-ctx.Done():
+				return nil
+			case err := <-served:
+				return fmt.Errorf("serving %s: %w", r.path, err)
+			case <-s.ended: // kubelet has registered the other one
+			case <-wake:
+			}
+			continue
+		}
 		kubelet, err := os.Stat(filepath.Join(s.dir, kubeletSocket))
 		if err != nil && !waiting {
 			s.log.Info("Waiting for kubelet: " + err.Error())
 		}
 		waiting = err != nil
 		switch {
-		case !isAt(r.path, r.own):
-			s.log.Info("The plugin's socket was removed or replaced, making it anew")
-			return nil
 		case err != nil:
 			kubelet = nil // down
 		case r.with != nil && !sameFile(kubelet, r.with):
@@ -77,6 +94,19 @@ func (s *server) keepRegistered(ctx context.Context, wake <-chan struct{}, serve
 		case <-timer:
 		}
 	}
+}
+
+// answers reports whether somebody listens at path. Two plugins that took the
+// socket from each other would leave kubelet without devices; the newer keeps it.
+func answers(ctx context.Context, path string) bool {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", path)
+	if err != nil {
+		return false
+	}
+	conn.Close()
+	return true
 }
 
 // tryRegister registers once. An error is one of our own server; that kubelet

@@ -2,9 +2,9 @@ package plugin
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
@@ -151,20 +151,23 @@ func (s *server) shutdown(ctx context.Context, rpc *grpc.Server, calls *underway
 	s.forgetEnded()
 }
 
-// listen makes the socket, in place of one a dead plugin left. The file is not
-// removed when the listener closes: by then it may be another server's.
+// listen makes the socket, in place of one a dead plugin left. It is made under
+// another name, so that there is never none at path: another plugin would take
+// that for a restart of kubelet and put its own there. The file is not removed
+// when the listener closes: by then it may be another server's.
 func listen(path string) (net.Listener, error) {
 	if len(path) > maxSocketPath {
 		return nil, fmt.Errorf("socket path %q: want at most %d bytes, found %d", path, maxSocketPath, len(path))
 	}
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("removing a stale socket: %w", err)
-	}
-	listener, err := net.Listen("unix", path)
+	made := filepath.Join(filepath.Dir(path), "."+rand.Text()[:8]) // no longer than path
+	listener, err := net.Listen("unix", made)
 	if err != nil {
 		return nil, err
 	}
 	listener.(*net.UnixListener).SetUnlinkOnClose(false)
+	if err := os.Rename(made, path); err != nil {
+		return nil, errors.Join(err, listener.Close(), os.Remove(made))
+	}
 	return listener, nil
 }
 
