@@ -5,6 +5,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+
 	"helm.sh/helm/v3/pkg/strvals"
 )
 
@@ -72,6 +76,7 @@ func refusals() map[string]refusal {
 		"a tag with a digest":             {set: []string{"dp.image.tag=dev@sha256:00"}, want: "/dp/image/tag"},
 		"a section that is taken away":    {set: []string{"dp.cdi=null"}, want: "cdi"},
 		"metrics at no port":              {set: []string{"monitor.metricsBindAddress=localhost"}, want: "/monitor/metricsBindAddress"},
+		"metrics beyond the last port":    {set: []string{"monitor.metricsBindAddress=0.0.0.0:65536"}, want: "/monitor/metricsBindAddress"},
 		"an interval in words":            {set: []string{"monitor.serviceMonitor.interval=often"}, want: "/monitor/serviceMonitor/interval"},
 		"labels that are a list":          {set: []string{"monitor.rules.labels={a}"}, want: "/monitor/rules/labels"},
 		"a folder that is a number":       {set: []string{"monitor.dashboard.annotations.grafana_folder=1"}, want: "/monitor/dashboard/annotations/grafana_folder"},
@@ -135,12 +140,42 @@ func TestAccepted(t *testing.T) {
 		"no CDI with an old kubelet":        {kubernetes: "v1.19.0"},
 		"a monitor of the loopback":         {set: []string{"monitor.enabled=true", "monitor.metricsBindAddress=127.0.0.1:9394"}},
 		"an interval in minutes":            {set: []string{"monitor.enabled=true", "monitor.serviceMonitor.enabled=true", "monitor.serviceMonitor.interval=1m"}},
+		"metrics at the last port":          {set: []string{"monitor.enabled=true", "monitor.metricsBindAddress=0.0.0.0:65535"}},
 		"no resources":                      {set: []string{"dp.resources=null", "tolerations=null"}},
 		"a socket nobody uses":              {set: []string{"dp.muslFailClosed.containerdSocket=/run/containerd/containerd.sock"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := renderChart(load(t), set(t, test.set...), test.kubernetes); err != nil {
 				t.Error(err)
+			}
+		})
+	}
+}
+
+// Text that YAML would read as something else arrives as it was given.
+func TestTextStaysText(t *testing.T) {
+	for name, text := range map[string]string{
+		"digits":          "123",
+		"a truth":         "true",
+		"a comment":       "a #b",
+		"a member":        "a: b",
+		"an alias":        "*a",
+		"lines":           "a\"b'\n- c: {{ .Values }}\n",
+		"other templates": "{{ fail \"x\" }}",
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := values{
+				"priorityClassName": text,
+				"dp":                values{"image": values{"repository": text, "tag": "1.0"}, "serviceAccount": values{"name": text}},
+				"monitor":           values{"enabled": true},
+			}
+			plugin := named[*appsv1.DaemonSet](t, v, "amd-gpu-device-plugin-daemonset").Spec.Template.Spec
+			monitor := named[*appsv1.DaemonSet](t, v, "k8s-vgpu-monitor").Spec.Template.Spec
+			got := []string{plugin.PriorityClassName, plugin.ServiceAccountName, named[*corev1.ServiceAccount](t, v, text).Name,
+				plugin.InitContainers[0].Image, plugin.Containers[0].Image, monitor.Containers[0].Image}
+			image := text + ":1.0"
+			if diff := cmp.Diff([]string{text, text, text, image, image, image}, got); diff != "" {
+				t.Errorf("text (-want +got):\n%s", diff)
 			}
 		})
 	}
