@@ -79,17 +79,22 @@ func TestGrantsOfHAMiV210(t *testing.T) {
 func TestC42NoHookNoSlice(t *testing.T) {
 	n := lab.Start(t, node.Options{})
 	library := filepath.Join(n.HookPath(), "vgpu", hook.Library)
+	n.Write(library, "no library")
+	_, err := n.Place(n.Pod("broken", node.Slice("app", 1, 25, 16384)))
+	if err == nil || !strings.Contains(err.Error(), library) {
+		t.Errorf("a slice with a broken hook: %v, want a rejection that names %s", err, library)
+	}
 	if err := os.Remove(library); err != nil {
 		t.Fatal(err)
 	}
-	_, err := n.Place(n.Pod("slice", node.Slice("app", 1, 25, 16384)))
+	_, err = n.Place(n.Pod("slice", node.Slice("app", 1, 25, 16384)))
 	if err == nil || !strings.Contains(err.Error(), library) {
 		t.Errorf("a slice without the hook: %v, want a rejection that names %s", err, library)
 	}
 	n.Settle()
 	n.MustPlace(n.Pod("whole", node.Whole("app", 1))) // needs none
 	n.Check()
-	n.Write(library, "stands for the memory hook")
+	n.WriteHook()
 	n.CheckPlaced(n.Place(n.Pod("again", node.Slice("app", 1, 25, 16384))))
 }
 

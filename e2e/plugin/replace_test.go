@@ -14,34 +14,47 @@ import (
 )
 
 // A second plugin starts before the first has gone, as when a pod is deleted by
-// force. They serve in turns and do not know of each other; nothing is handed
-// out twice, and in the end the second has the node.
+// force: it takes the node over, and the first has it back when it is killed.
+// They do not know of each other, and nothing is handed out twice.
 func TestTwoPlugins(t *testing.T) {
 	n := lab.Start(t, node.Options{})
 	place := func(name string) {
 		t.Helper()
-		// Kubelet may ask a plugin that is just losing its socket.
-		s, err := n.Place(onOneGPU(n.Pod(name, node.Slice("app", 1, 10, 8192))))
-		if err != nil {
-			t.Logf("pod %s: %v", name, err)
-		}
-		n.CheckPlaced(s, err)
+		// Kubelet may ask the one that is just losing its connection.
+		n.CheckPlaced(n.Place(onOneGPU(n.Pod(name, node.Slice("app", 1, 10, 8192)))))
 	}
 	place("before")
 	first := n.Plugin
 	n.LaunchPlugin()
 	second := n.Plugin
-	n.Eventually("the second plugin has started", func() error { return saysOf(n, second.PID(), "Registered with kubelet") })
+	n.Eventually("the first plugin stands by", func() error { return saysOf(n, first.PID(), "standing by") })
+	n.Eventually("the second plugin has the node", func() error { return saysOf(n, second.PID(), "Registered with kubelet") })
 	n.WaitReady()
-	for i := range 4 {
-		place(fmt.Sprintf("meanwhile-%d", i))
+	for i := range 2 {
+		place(fmt.Sprintf("second-%d", i))
 	}
+	second.Kill()
+	n.Plugin = first
+	n.Eventually("kubelet has seen its end", func() error {
+		if _, healthy := n.Kubelet.Capacity("amd.com/gpu"); healthy > 0 {
+			return errNotYet
+		}
+		return nil
+	})
+	n.WaitReady() // within ten seconds
+	for i := range 2 {
+		place(fmt.Sprintf("first-%d", i))
+	}
+
+	n.LaunchPlugin()
+	third := n.Plugin
+	n.Eventually("the third plugin has the node", func() error { return saysOf(n, third.PID(), "Registered with kubelet") })
 	n.Plugin = first
 	n.TerminatePlugin()
-	n.Plugin = second
+	n.Plugin = third
 	n.WaitReady()
-	for i := range 3 {
-		place(fmt.Sprintf("after-%d", i))
+	for i := range 2 {
+		place(fmt.Sprintf("third-%d", i))
 	}
 }
 
