@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -19,7 +18,7 @@ type Admission struct {
 	// to schedule.
 	Asks bool
 	// Notes are what the user or operator should know, one line each: what was
-	// taken off the pod and what could not be seen.
+	// taken off the pod, what could not be seen and which wishes are ignored.
 	Notes []string
 }
 
@@ -56,6 +55,7 @@ func (d *Devices) Admit(pod *corev1.Pod) (Admission, error) {
 		d.apply(pod, ctr, &plans[i])
 		a.add(&plans[i])
 	}
+	a.addIgnored(pod)
 	return a, nil
 }
 
@@ -75,6 +75,7 @@ func (d *Devices) AdmitContainer(pod *corev1.Pod, ctr *corev1.Container) (Admiss
 	a.Notes = takeOff(pod, forged)
 	d.apply(pod, ctr, &p)
 	a.add(&p)
+	a.addIgnored(pod)
 	return a, nil
 }
 
@@ -82,6 +83,16 @@ func (a *Admission) add(p *plan) {
 	a.Asks = a.Asks || p.asks
 	if p.note != "" {
 		a.Notes = append(a.Notes, p.note)
+	}
+}
+
+// addIgnored notes wishes of a pod that asks for GPUs and that HAMi ignores.
+func (a *Admission) addIgnored(pod *corev1.Pod) {
+	if !a.Asks {
+		return
+	}
+	for _, err := range ignoredWishes(pod.Annotations) {
+		a.Notes = append(a.Notes, err.Error()+", which is ignored")
 	}
 }
 
@@ -163,24 +174,8 @@ func (d *Devices) checkPolicy(pod map[string]string) error {
 	if !d.config.StrictAdmission {
 		return nil
 	}
-	if value, ok := pod[annotations.NUMABindKey]; ok {
-		if _, err := strconv.ParseBool(value); err != nil {
-			return fmt.Errorf("pod annotation %s: want true or false, found %.64q", annotations.NUMABindKey, value)
-		}
-	}
-	for _, p := range []struct {
-		key   string
-		words []string
-	}{
-		{annotations.GPUSchedulerPolicyKey, []string{annotations.PolicyBinpack, annotations.PolicySpread,
-			annotations.PolicyMutex, annotations.PolicyTopology, annotations.PolicyNUMA}},
-		{annotations.NodeSchedulerPolicyKey, []string{annotations.PolicyBinpack, annotations.PolicySpread}},
-	} {
-		for word := range annotations.Policies(pod[p.key]) {
-			if !slices.Contains(p.words, word) {
-				return fmt.Errorf("pod annotation %s: want %s, found %.64q", p.key, strings.Join(p.words, " or "), word)
-			}
-		}
+	if ignored := ignoredWishes(pod); len(ignored) > 0 {
+		return ignored[0]
 	}
 	return nil
 }

@@ -98,6 +98,9 @@ func ParseConfig(data []byte) (Config, error) {
 		return Config{}, fmt.Errorf("amd config: unknown keys %s: want some of %s",
 			strings.Join(unknown, ", "), strings.Join(known, ", "))
 	}
+	if err := checkKinds(keys); err != nil {
+		return Config{}, fmt.Errorf("amd config: %w", err)
+	}
 	var c Config
 	if err := yaml.UnmarshalStrict(data, &c); err != nil {
 		return Config{}, fmt.Errorf("amd config: %w", err)
@@ -106,6 +109,28 @@ func ParseConfig(data []byte) (Config, error) {
 		return Config{}, err
 	}
 	return c, nil
+}
+
+// checkKinds says of each value that is none of its field's what one is: the
+// decoder's own words are Go's.
+func checkKinds(values map[string]json.RawMessage) error {
+	var errs []error
+	for f := range reflect.TypeFor[Config]().Fields() {
+		key, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		value, ok := values[key]
+		if !ok || json.Unmarshal(value, reflect.New(f.Type).Interface()) == nil {
+			continue
+		}
+		want := "text"
+		switch typ := f.Type; {
+		case typ.Kind() == reflect.Bool:
+			want = "true or false"
+		case typ.Kind() != reflect.String:
+			want = fmt.Sprintf("a whole number up to %d", math.MaxInt32)
+		}
+		errs = append(errs, fmt.Errorf("%s: want %s, found %.64s", key, want, value))
+	}
+	return errors.Join(errs...)
 }
 
 // configKeys lists the keys of a Config, in the order of its fields.

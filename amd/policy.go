@@ -1,6 +1,7 @@
 package amd
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"strconv"
@@ -47,7 +48,7 @@ type Policy struct {
 
 // ParsePolicy reads a pod's annotations; gpuPolicy is the scheduler's
 // --gpu-scheduler-policy, used when the pod names none. It follows HAMi: words
-// nobody knows are no wish, a missing or blank list is no constraint, "," is one
+// nobody knows are no wish (see [CheckPolicy]), a missing or blank list is no constraint, "," is one
 // that nothing satisfies.
 func ParsePolicy(pod map[string]string, gpuPolicy string) Policy {
 	var p Policy
@@ -83,6 +84,40 @@ func ParsePolicy(pod map[string]string, gpuPolicy string) Policy {
 		p.NUMABind, _ = strconv.ParseBool(value)
 	}
 	return p
+}
+
+// CheckPolicy reports the first word of a scheduler policy that nobody knows. key
+// says which policy it is: annotations.GPUSchedulerPolicyKey, a comma-separated
+// list, or annotations.NodeSchedulerPolicyKey. HAMi ignores such a word.
+func CheckPolicy(key, value string) error {
+	known := []string{annotations.PolicyBinpack, annotations.PolicySpread}
+	if key == annotations.GPUSchedulerPolicyKey {
+		known = append(known, annotations.PolicyMutex, annotations.PolicyTopology, annotations.PolicyNUMA)
+	}
+	for word := range annotations.Policies(value) {
+		if !slices.Contains(known, word) {
+			return fmt.Errorf("want %s, found %.64q", strings.Join(known, " or "), word)
+		}
+	}
+	return nil
+}
+
+// ignoredWishes are the annotations of a pod that HAMi takes for no wish because
+// it does not know what they say.
+func ignoredWishes(pod map[string]string) (ignored []error) {
+	if value, ok := pod[annotations.NUMABindKey]; ok {
+		if _, err := strconv.ParseBool(value); err != nil {
+			ignored = append(ignored, fmt.Errorf("pod annotation %s: want true or false, found %.64q", annotations.NUMABindKey, value))
+		}
+	}
+	for _, key := range [...]string{annotations.GPUSchedulerPolicyKey, annotations.NodeSchedulerPolicyKey} {
+		if value, ok := pod[key]; ok {
+			if err := CheckPolicy(key, value); err != nil {
+				ignored = append(ignored, fmt.Errorf("pod annotation %s: %w", key, err))
+			}
+		}
+	}
+	return ignored
 }
 
 // Connected reports whether Fit compares the devices' links for this request and

@@ -5,6 +5,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/Project-HAMi/hami-amd/annotations"
 )
 
@@ -109,4 +112,72 @@ func FuzzParsePolicy(f *testing.F) {
 		}
 		parseOrdering(policy, annotations.ScoringWeights{Slot: 1, Core: 1, Memory: 1})
 	})
+}
+
+// A wish that HAMi ignores is not kept quiet about, and strict admission refuses
+// the pod.
+func TestUnknownPoliciesAreNoted(t *testing.T) {
+	for name, test := range map[string]struct {
+		key, value, want string
+	}{
+		"a GPU policy":             {annotations.GPUSchedulerPolicyKey, "binpack, best", `want binpack or spread or mutex or topology-aware or numa, found "best"`},
+		"a node policy":            {annotations.NodeSchedulerPolicyKey, "foo", `want binpack or spread, found "foo"`},
+		"a GPU's as the node's":    {annotations.NodeSchedulerPolicyKey, "mutex", `want binpack or spread, found "mutex"`},
+		"no truth":                 {annotations.NUMABindKey, "yes please", `want true or false, found "yes please"`},
+		"GPU policies that are":    {annotations.GPUSchedulerPolicyKey, "binpack,mutex, numa", ""},
+		"a node policy that is":    {annotations.NodeSchedulerPolicyKey, "spread", ""},
+		"a policy of no words":     {annotations.GPUSchedulerPolicyKey, " ,", ""},
+		"a NUMA binding that is":   {annotations.NUMABindKey, "false", ""},
+		"a wish that is no policy": {annotations.UseTypeKey, "foo", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := podOf(t, "gpumem=100 gpucores=25")
+			pod.Annotations = map[string]string{test.key: test.value}
+			var want []string
+			refused := ""
+			if test.want != "" {
+				refused = "pod annotation " + test.key + ": " + test.want
+				want = []string{refused + ", which is ignored"}
+			}
+			admission, err := newDevices(t, Config{}).Admit(pod.DeepCopy())
+			if diff := cmp.Diff(want, admission.Notes); diff != "" || err != nil {
+				t.Errorf("admitted with %v, notes (-want +got):\n%s", err, diff)
+			}
+			admission, err = newDevices(t, Config{}).AdmitContainer(pod, &pod.Spec.Containers[0])
+			if diff := cmp.Diff(want, admission.Notes); diff != "" || err != nil {
+				t.Errorf("container admitted with %v, notes (-want +got):\n%s", err, diff)
+			}
+			_, err = newDevices(t, Config{StrictAdmission: true}).Admit(pod)
+			if (err == nil) != (refused == "") || err != nil && err.Error() != refused {
+				t.Errorf("strict admission says %v, want %q", err, refused)
+			}
+			none := podOf(t, "")
+			none.Annotations = pod.Annotations
+			if admission, _ = newDevices(t, Config{}).Admit(none); len(admission.Notes) > 0 {
+				t.Errorf("a pod without GPUs has notes %q", admission.Notes)
+			}
+		})
+	}
+}
+
+// The scheduler's own settings are noted with each decision.
+func TestUnknownSchedulerPoliciesAreNoted(t *testing.T) {
+	nodes := []*corev1.Node{newNode(t, "node", mi300x("g"))}
+	devices := newDevices(t, Config{})
+	decision, err := devices.Schedule(podOf(t, "gpumem=100 gpucores=25"), nodes, nil, ScheduleOptions{GPUPolicy: "best", NodePolicy: "foo", Now: noon})
+	if err != nil || decision.Node != "node" {
+		t.Fatalf("%+v, %v, want a decision all the same", decision, err)
+	}
+	want := []string{
+		`the scheduler's GPU policy: want binpack or spread or mutex or topology-aware or numa, found "best", which is ignored`,
+		`the scheduler's node policy: want binpack or spread, found "foo", which is ignored`,
+	}
+	if diff := cmp.Diff(want, decision.Notes); diff != "" {
+		t.Errorf("notes (-want +got):\n%s", diff)
+	}
+	for _, opts := range []ScheduleOptions{{}, {GPUPolicy: "mutex,spread", NodePolicy: "binpack"}} {
+		if decision, err = devices.Schedule(podOf(t, "gpumem=100"), nodes, nil, opts); err != nil || len(decision.Notes) > 0 {
+			t.Errorf("%+v: notes %q, %v", opts, decision.Notes, err)
+		}
+	}
 }

@@ -115,7 +115,9 @@ func (s scenario) run(t *testing.T) {
 		return
 	}
 	for _, note := range decision.Notes {
-		t.Error("note:", note)
+		if !strings.HasSuffix(note, "which is ignored") { // a scenario of policies that nobody knows
+			t.Error("note:", note)
+		}
 	}
 	var got []string
 	for _, grants := range decision.Grants {

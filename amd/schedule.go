@@ -29,6 +29,17 @@ type ScheduleOptions struct {
 	Quota func(namespace string, memMiB int64) bool
 }
 
+// ignored are the notes about policies that nobody knows.
+func (o *ScheduleOptions) ignored() (notes []string) {
+	if err := CheckPolicy(annotations.GPUSchedulerPolicyKey, o.GPUPolicy); err != nil {
+		notes = append(notes, "the scheduler's GPU policy: "+err.Error()+", which is ignored")
+	}
+	if err := CheckPolicy(annotations.NodeSchedulerPolicyKey, o.NodePolicy); err != nil {
+		notes = append(notes, "the scheduler's node policy: "+err.Error()+", which is ignored")
+	}
+	return notes
+}
+
 // Decision is what the scheduler makes of a pod.
 type Decision struct {
 	// Pod is the pod as admitted.
@@ -45,7 +56,7 @@ type Decision struct {
 	// Refusals say why each of the other nodes does not fit, by node name.
 	Refusals []Refusal
 	// Notes are what was noticed on the way: what admission took off the pod,
-	// objects that could not be read.
+	// objects that could not be read, policies that nobody knows.
 	Notes []string
 }
 
@@ -110,6 +121,7 @@ func (l *Ledger) Schedule(pod *corev1.Pod, opts ScheduleOptions) (Decision, erro
 	if !decision.Asks {
 		return decision, nil
 	}
+	decision.Notes = opts.ignored()
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	e.own = l.pods[podUID(pod)]
