@@ -66,7 +66,8 @@ type Case struct {
 	// ImageDetail goes into the refusal, such as "musl does not implement
 	// LD_AUDIT".
 	ImageDetail string
-	// HookFile is whether [Check] accepts the library on the host.
+	// HookFile is whether [InspectFile] accepts the library on the host, and it
+	// is one for the host's machine.
 	HookFile bool
 	// DmemCaps is whether the kernel limits every slice of the container.
 	DmemCaps bool

@@ -17,8 +17,8 @@ import (
 var ErrMissing = errors.New("memory hook is not installed")
 
 // Check reports whether the hook at path can be mounted into a container: a
-// regular file with something in it. It does not look inside and is cheap
-// enough for each allocation. Every error is an [ErrMissing].
+// regular file with something in it. It does not look inside, which
+// [InspectFile] does. Every error is an [ErrMissing].
 func Check(path string) error {
 	fi, err := os.Lstat(path)
 	switch {

@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"debug/elf"
 	"errors"
 	"os"
 	"path/filepath"
@@ -15,6 +16,7 @@ import (
 	"github.com/Project-HAMi/hami-amd/annotations"
 	"github.com/Project-HAMi/hami-amd/cumask"
 	"github.com/Project-HAMi/hami-amd/hook"
+	"github.com/Project-HAMi/hami-amd/hook/elftest"
 	"github.com/Project-HAMi/hami-amd/partition"
 )
 
@@ -342,6 +344,17 @@ func TestC42HookFile(t *testing.T) {
 		}},
 		"empty": {file: func(t *testing.T, path string) {
 			if err := os.Truncate(path, 0); err != nil {
+				t.Fatal(err)
+			}
+		}},
+		"no library": {file: func(t *testing.T, path string) {
+			if err := os.WriteFile(path, []byte("x"), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}},
+		"a library for another machine": {file: func(t *testing.T, path string) {
+			arm := elftest.Build(elftest.Options{Machine: elf.EM_AARCH64, Dynamic: true})
+			if err := os.WriteFile(path, arm, 0o644); err != nil {
 				t.Fatal(err)
 			}
 		}},

@@ -2,10 +2,12 @@ package plugin
 
 import (
 	"context"
+	"debug/elf"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
+	"runtime"
 	"sync"
 	"time"
 
@@ -24,7 +26,8 @@ const imageTime = 8 * time.Second
 // hookGate decides which containers load the memory hook. Images are only
 // looked at where the node refuses slices whose image cannot load it.
 type hookGate struct {
-	library string // the hook on the host
+	library string      // the hook on the host
+	host    elf.Machine // whose libraries programs here load, EM_NONE if not known
 	images  *image.Checker
 	store   image.Store
 	owned   bool // the store is closed with the gate
@@ -39,7 +42,7 @@ func newHookGate(cfg Config, deps Deps) (*hookGate, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &hookGate{library: library}
+	g := &hookGate{library: library, host: hostMachine()}
 	if !cfg.MuslFailClosed {
 		return g, nil
 	}
@@ -80,13 +83,13 @@ func (g *hookGate) decide(ctx context.Context, pod *corev1.Pod, spec *allocate.P
 	}
 	// One error is enough for the pod's owner, but each image is asked for.
 	var refused error
-	missing := hook.Check(g.library)
+	need, missing := g.requirements()
 	for i := range spec.Containers {
 		slices := slicesOf(grants[i], s)
 		if len(slices) == 0 {
 			continue
 		}
-		verdict, err := hook.Decide(g.look(ctx, container(pod, i), hook.Case{
+		verdict, err := hook.Decide(g.look(ctx, container(pod, i), need, hook.Case{
 			Slice:      true,
 			FailClosed: g.images != nil,
 			HookFile:   missing == nil,
@@ -103,8 +106,9 @@ func (g *hookGate) decide(ctx context.Context, pod *corev1.Pod, spec *allocate.P
 	return refused
 }
 
-// look adds to a case what the container's image would load.
-func (g *hookGate) look(ctx context.Context, c *corev1.Container, about hook.Case) hook.Case {
+// look adds to a case what the container's image would load of a hook with
+// these needs.
+func (g *hookGate) look(ctx context.Context, c *corev1.Container, need hook.Requirements, about hook.Case) hook.Case {
 	if !about.FailClosed {
 		return about
 	}
@@ -115,10 +119,6 @@ func (g *hookGate) look(ctx context.Context, c *corev1.Container, about hook.Cas
 		about.Image, about.ImageDetail = hook.ImageNotOnNode, err.Error()
 		return about
 	}
-	var need hook.Requirements
-	if err == nil && about.HookFile {
-		need, err = g.requirements()
-	}
 	if err != nil {
 		about.Image, about.ImageDetail = hook.ImageUnknown, err.Error()
 		return about
@@ -128,23 +128,35 @@ func (g *hookGate) look(ctx context.Context, c *corev1.Container, about hook.Cas
 }
 
 // requirements reads what the hook needs of a program, again when the library
-// was replaced.
+// was replaced. The error says why there is no hook that programs of this node
+// could load.
 func (g *hookGate) requirements() (hook.Requirements, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	now, err := os.Stat(g.library)
-	if err != nil {
-		return hook.Requirements{}, err
-	}
-	if g.seen != nil && os.SameFile(g.seen, now) && g.seen.Size() == now.Size() && g.seen.ModTime().Equal(now.ModTime()) {
+	now, err := os.Lstat(g.library)
+	if err == nil && g.seen != nil && os.SameFile(g.seen, now) && g.seen.Size() == now.Size() && g.seen.ModTime().Equal(now.ModTime()) {
 		return g.need, nil
 	}
 	need, err := hook.InspectFile(g.library)
 	if err != nil {
 		return hook.Requirements{}, err
 	}
+	if g.host != elf.EM_NONE && need.Machine != g.host {
+		return hook.Requirements{}, fmt.Errorf("%q: want a library for %s, have one for %s", g.library, g.host, need.Machine)
+	}
 	g.need, g.seen = need, now
 	return need, nil
+}
+
+// hostMachine is the machine that the plugin was built for.
+func hostMachine() elf.Machine {
+	switch runtime.GOARCH {
+	case "amd64":
+		return elf.EM_X86_64
+	case "arm64":
+		return elf.EM_AARCH64
+	}
+	return elf.EM_NONE
 }
 
 // overrideOf is what the container's spec says of its command.

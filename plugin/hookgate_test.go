@@ -3,6 +3,7 @@ package plugin
 import (
 	"bytes"
 	"context"
+	"debug/elf"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -91,6 +92,7 @@ func failClosed(t *testing.T, snap *snapshot) (*rig, *imageStore) {
 			t.Error(err)
 		}
 	})
+	gate.host = elf.EM_X86_64
 	r.gate = gate
 	library := filepath.Join(r.cfg.HookPath, "vgpu", hook.Library)
 	if err := os.WriteFile(library, elftest.Hook("GLIBC_2.2.5", "GLIBC_2.34"), 0o644); err != nil {
@@ -190,6 +192,7 @@ func TestImagesAreNotLookedAtUnlessNeeded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	gate.host = elf.EM_X86_64
 	r.gate = gate
 	r.bind(r.pod("p", []annotations.Grant{r.grant(0, 16384, 38)}))
 	r.mustAllocate(r.share(0, 0))

@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"context"
+	"debug/elf"
 	"fmt"
 	"maps"
 	"os"
@@ -21,6 +22,7 @@ import (
 
 	"github.com/Project-HAMi/hami-amd/annotations"
 	"github.com/Project-HAMi/hami-amd/cumask"
+	"github.com/Project-HAMi/hami-amd/hook/elftest"
 	"github.com/Project-HAMi/hami-amd/internal/fixture/fixturetest"
 	"github.com/Project-HAMi/hami-amd/partition"
 )
@@ -105,7 +107,7 @@ func newRig(tb testing.TB, snap *snapshot, change ...func(*Config)) *rig {
 	if err := os.MkdirAll(filepath.Dir(library), 0o755); err != nil {
 		tb.Fatal(err)
 	}
-	if err := os.WriteFile(library, []byte("hook"), 0o644); err != nil {
+	if err := os.WriteFile(library, elftest.Hook("GLIBC_2.34"), 0o644); err != nil {
 		tb.Fatal(err)
 	}
 	r.start("plugin")
@@ -125,6 +127,7 @@ func (r *rig) start(agent string) {
 	if err != nil {
 		r.Fatal(err)
 	}
+	r.gate.host = elf.EM_X86_64 // as the stand-in for the hook
 }
 
 func testLog(tb testing.TB) klog.Logger {

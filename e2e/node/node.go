@@ -25,6 +25,7 @@ import (
 	"github.com/Project-HAMi/hami-amd/e2e/proxy"
 	"github.com/Project-HAMi/hami-amd/e2e/scheduler"
 	"github.com/Project-HAMi/hami-amd/hook"
+	"github.com/Project-HAMi/hami-amd/hook/elftest"
 	"github.com/Project-HAMi/hami-amd/internal/fixture"
 	"github.com/Project-HAMi/hami-amd/partition"
 	"github.com/Project-HAMi/hami-amd/testdata"
@@ -137,7 +138,7 @@ func (n *Node) layOut() {
 	if err := fixture.Unpack(archive, n.Dir); err != nil {
 		n.Fatal(err)
 	}
-	n.Write(filepath.Join(n.HookPath(), "vgpu", hook.Library), "stands for the memory hook")
+	n.WriteHook()
 	for _, dir := range []string{n.Cgroup(), n.CDIDir()} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			n.Fatal(err)
@@ -155,6 +156,13 @@ func (n *Node) MakeDeviceFiles() {
 	for _, name := range deviceFiles(n.Inventory()) {
 		n.Write(filepath.Join(n.Dev(), name), "")
 	}
+}
+
+// WriteHook installs a stand-in for the memory hook: a library with nothing in
+// it.
+func (n *Node) WriteHook() {
+	n.Helper()
+	n.Write(filepath.Join(n.HookPath(), "vgpu", hook.Library), string(elftest.Hook("GLIBC_2.34")))
 }
 
 // Write writes a file and makes the folders above it.

@@ -30,8 +30,8 @@ type Need struct {
 	Versions []string
 }
 
-// Hook is a stand-in for libamvgpu.so that needs the given versions of
-// libc.so.6.
+// Hook is a stand-in for libamvgpu.so, for x86-64, that needs the given versions
+// of libc.so.6.
 func Hook(versions ...string) []byte {
 	return Build(Options{
 		Needed: []string{"libc.so.6"},
