@@ -9,7 +9,9 @@
 //
 //	go test ./crash -run TestKillAtRandom -crash.random 200
 //
-// the plugin is killed at that many random moments on top, with kubelet
-// restarting now and then; a seed that is printed repeats a run's choices:
-// -crash.seed.
+// the plugin is killed at that many random moments, with kubelet restarting and
+// the node rebooting now and then; a seed that is printed repeats a run's
+// choices: -crash.seed. The same number is that of pods whose calls break at
+// random (TestFaultsAtRandom), and from 100 on each call of a start breaks in
+// every way (TestFaultAtStart).
 package crash
