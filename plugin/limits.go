@@ -75,3 +75,20 @@ func checkLimit(g annotations.Grant, asked amd.Request, d *partition.Registered)
 	}
 	return nil
 }
+
+// errUnhealthy is a grant of a device that fell ill after the scheduler chose
+// it. Kubelet hands out no unhealthy device, but what a container gets follows
+// from the grant.
+var errUnhealthy = errors.New("device is unhealthy")
+
+// checkHealth refuses to put containers on devices that are not healthy now.
+func checkHealth(spec *allocate.Pod, take []waitingContainer, s *snapshot) error {
+	for _, c := range take {
+		for _, g := range c.grants {
+			if d, ok := s.Device(g.UUID); ok && !d.Health {
+				return fmt.Errorf("container %q: device %q: %w: %s", spec.Containers[c.container].Name, g.UUID, errUnhealthy, d.Unhealthy)
+			}
+		}
+	}
+	return nil
+}

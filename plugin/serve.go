@@ -69,6 +69,9 @@ func (a *hamiAllocator) serve(ctx context.Context, c *call, v *view, w *waiting,
 	if err := checkLimits(a.scheduler, w.pod, &w.spec, c.snap); err != nil {
 		return nil, fmt.Errorf("pod %q: %w", holder, err)
 	}
+	if err := checkHealth(&w.spec, take, c.snap); err != nil {
+		return nil, fmt.Errorf("pod %q: %w", holder, err)
+	}
 	plan, err := a.plan(ctx, c, v, w.pod, w.spec)
 	if err != nil {
 		return nil, fmt.Errorf("pod %q: %w", holder, err)
