@@ -4,6 +4,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"google.golang.org/grpc"
@@ -43,6 +44,23 @@ func TestHealthOfTheDeviceNode(t *testing.T) {
 	n.WaitDevices("amd.com/gpu", 80)
 	n.Eventually("the scheduler is told", func() error { return healthIs(n, lastGPU, true) })
 	n.CheckPlaced(n.Place(n.Pod("again", node.Slice("app", 8, 10, 1024))))
+}
+
+// A GPU falls ill after a pod was bound to it. Kubelet takes the IDs of others,
+// and the pod is refused all the same, to be placed elsewhere.
+func TestHealthChangesAfterTheBinding(t *testing.T) {
+	n := lab.Start(t, node.Options{Flags: []string{"-pulse=1"}})
+	bound := n.Bind(n.Pod("pod", node.Slice("app", 1, 25, 16384)))
+	if err := os.Remove(filepath.Join(n.Dev(), "dri", filepath.Base(lastRender))); err != nil {
+		t.Fatal(err)
+	}
+	n.WaitDevices("amd.com/gpu", 70)
+	n.Eventually("the scheduler is told", func() error { return healthIs(n, lastGPU, false) })
+	s, err := n.Admit(bound)
+	if err == nil || !strings.Contains(err.Error(), "renderD184") {
+		t.Errorf("admit: %v, want a rejection that says what the GPU has", err)
+	}
+	n.CheckPlaced(s, err)
 }
 
 func healthIs(n *node.Node, id string, want bool) error {

@@ -195,3 +195,35 @@ func TestStopWhileAPodIsServed(t *testing.T) {
 		})
 	}
 }
+
+// An API server that hangs does not keep the plugin from stopping, at work or
+// while it starts: kubelet gives it half a minute.
+func TestStopWhileTheAPIServerHangs(t *testing.T) {
+	n := lab.Start(t, node.Options{})
+	n.MustPlace(n.Pod("p", node.Slice("app", 1, 25, 16384)))
+	frozen := func(do func()) {
+		t.Helper()
+		thaw, err := n.Lab.Cluster.FreezeAPIServer()
+		if err != nil {
+			t.Fatal(err)
+		}
+		do()
+		if err := thaw(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	frozen(n.TerminatePlugin)
+	frozen(func() {
+		n.LaunchPlugin()
+		n.Eventually("the plugin asks for its node", func() error {
+			calls := n.Proxy.Calls()
+			if last := calls[len(calls)-1]; last.Method != "GET" || last.Status != 0 {
+				return errNotYet
+			}
+			return nil
+		})
+		n.TerminatePlugin()
+	})
+	n.StartPlugin()
+	n.CheckPlaced(n.Place(n.Pod("q", node.Slice("app", 1, 25, 16384))))
+}
