@@ -24,7 +24,8 @@ const (
 	Refused State = "refused"
 	// Pending: it fits on no node.
 	Pending State = "pending"
-	// Fits: a node has GPUs for it, and the scheduler has not chosen one yet.
+	// Fits: a node has GPUs for it, and the scheduler has not chosen one yet. If
+	// something keeps the pod off all such nodes, the explanation names none.
 	Fits State = "fits"
 	// Chosen: the scheduler has chosen a node and the pod is not bound yet.
 	Chosen State = "chosen"

@@ -54,11 +54,11 @@ type GPUAnswer struct {
 	Why string `json:"why"`
 }
 
-// books are the books of the cluster without the pod.
-func (x *explainer) books(pods []*corev1.Pod) *amd.Ledger {
+// books are the books of the nodes that takes accepts, without the pod.
+func (x *explainer) books(pods []*corev1.Pod, takes func(*corev1.Node) bool) *amd.Ledger {
 	ledger := amd.NewLedger(x.cluster.read.Devices)
 	for _, n := range x.cluster.allNodes {
-		if n != nil {
+		if n != nil && takes(n) {
 			_ = ledger.SetNode(n) // the error is the node's refusal
 		}
 	}
@@ -80,34 +80,59 @@ func (x *explainer) schedule() {
 		return
 	}
 	x.Notes = append(x.Notes, admission.Notes...)
-	ledger := x.books(x.cluster.allPods)
+	ledger := x.books(x.cluster.allPods, func(*corev1.Node) bool { return true })
 	decision, err := ledger.Schedule(pod, x.options)
 	if err != nil {
 		x.State, x.Reason = Refused, "no scheduler can act on it: "+err.Error()
 		return
 	}
-	x.Node = decision.Node
 	x.nodeAnswers(ledger, pod, decision)
 	x.Notes = append(x.Notes, x.delays()...)
-	if decision.Node != "" {
+	// kube-scheduler asks HAMi about none of the nodes it has ruled out itself.
+	open := 0
+	for _, n := range x.cluster.Nodes {
+		if x.takes(n.object) {
+			open++
+		}
+	}
+	if open < len(x.cluster.Nodes) {
+		ledger = x.books(x.cluster.allPods, x.takes)
+	}
+	if now, err := ledger.Schedule(pod, x.options); err == nil {
+		x.Node = now.Node
+	}
+	if x.Node != "" {
 		x.State = Fits
-		x.Reason = "it fits, and would go to node " + short(decision.Node) + " now"
+		x.Reason = "it fits, and would go to node " + short(x.Node) + " now"
 		return
 	}
-	x.State = Pending
-	x.Reason = "it fits on no node"
-	idle, err := x.books(nil).Schedule(pod, x.options)
+	x.State, x.Reason = Pending, "it fits on no node"
+	if decision.Node != "" {
+		x.State, x.Reason = Fits, "it fits only on nodes that it is kept off"
+	}
+	idle, err := x.books(nil, x.takes).Schedule(pod, x.options)
 	x.FitsIdle = err == nil && idle.Node != ""
 	x.Smaller = (&shrinker{ledger: ledger, devices: devices, pod: pod, options: x.options}).changes(x.largest())
 	switch {
+	case x.FitsIdle && x.State == Fits:
+		x.Reason += "; it will on others once other pods end"
 	case x.FitsIdle:
 		x.Reason += "; it will once other pods end"
+	case x.State == Fits:
 	case len(x.Nodes) == 0:
 		x.Reason += ": no node registers AMD GPUs"
+	case open == 0:
+		x.Reason += ", and is kept off all that have AMD GPUs"
+	case open < len(x.Nodes):
+		x.Reason += ", and would not if all GPUs of the nodes it is not kept off were idle"
 	default:
 		x.Reason += ", and would not if all GPUs were idle"
 	}
 }
+
+// takes reports whether nothing is known that keeps the pod off a node. A node
+// lock is held for moments only.
+func (x *explainer) takes(node *corev1.Node) bool { return len(x.keptOff(node)) == 0 }
 
 // largest is the most memory of a device.
 func (x *explainer) largest() (mib int32) {
@@ -295,30 +320,36 @@ func (x *explainer) whyCores(req amd.Request, u *amd.Usage) string {
 }
 
 // away are facts about a node that keep the pod off it.
-func (x *explainer) away(n *Node) (facts []string) {
-	if n.object.Spec.Unschedulable {
+func (x *explainer) away(n *Node) []string {
+	facts := x.keptOff(n.object)
+	if n.Lock != nil && !n.Lock.OwnedBy(x.Namespace, x.Pod) {
+		facts = append(facts, "its node lock is held for "+cut(cmp.Or(joinName(n.Lock.Namespace, n.Lock.Name), "nobody in particular"), 160))
+	}
+	return facts
+}
+
+// keptOff are those that last until somebody changes the node or the pod.
+func (x *explainer) keptOff(node *corev1.Node) (facts []string) {
+	if node.Spec.Unschedulable {
 		facts = append(facts, "it takes no new pods (kubectl cordon)")
 	}
-	for _, c := range n.object.Status.Conditions {
+	for _, c := range node.Status.Conditions {
 		if c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue {
 			facts = append(facts, "it is not ready")
 		}
 	}
 	for key, value := range x.object.Spec.NodeSelector {
-		if have, ok := n.object.Labels[key]; !ok || have != value {
+		if have, ok := node.Labels[key]; !ok || have != value {
 			facts = append(facts, fmt.Sprintf("the pod's nodeSelector wants %s=%s", cut(key, 80), cut(value, 80)))
 		}
 	}
 	slices.Sort(facts)
-	for i := range n.object.Spec.Taints {
-		taint := &n.object.Spec.Taints[i]
+	for i := range node.Spec.Taints {
+		taint := &node.Spec.Taints[i]
 		if taint.Effect == corev1.TaintEffectPreferNoSchedule || taint.Key == corev1.TaintNodeUnschedulable || tolerated(x.object, taint) {
 			continue
 		}
 		facts = append(facts, fmt.Sprintf("the pod does not tolerate its taint %s", cut(taint.ToString(), 160)))
-	}
-	if n.Lock != nil && !n.Lock.OwnedBy(x.Namespace, x.Pod) {
-		facts = append(facts, "its node lock is held for "+cut(cmp.Or(joinName(n.Lock.Namespace, n.Lock.Name), "nobody in particular"), 160))
 	}
 	return facts
 }

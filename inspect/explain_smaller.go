@@ -17,7 +17,7 @@ import (
 type Change struct {
 	// Container is whose limits change; "" for all that ask, or none.
 	Container string `json:"container,omitempty"`
-	// Limits are the new ones, by resource, of a Container.
+	// Limits are the new ones, by resource, of a Container; 0 is to take one off.
 	Limits map[string]string `json:"limits,omitempty"`
 	// Without is the annotation to take off the pod.
 	Without string `json:"without,omitempty"`
@@ -67,8 +67,9 @@ func (s *shrinker) container(i int, name string, req amd.Request, most int32) (l
 	config := s.devices.Config()
 	memory := memoryOf(req, most)
 	if n, node := s.most(int(memory)-1, func(pod *corev1.Pod, n int) { s.setMemory(containersOf(pod)[i], n) }); n > 0 {
-		text := fmt.Sprintf("container %s: %s: %d, the rest as it is", short(name), config.ResourceMemoryName, n)
-		list = append(list, Change{Container: name, Limits: limit(config.ResourceMemoryName, n), Text: text, Node: node})
+		memory, limits := s.memoryLimit(req, n)
+		text := fmt.Sprintf("container %s: %s, the rest as it is", short(name), memory)
+		list = append(list, Change{Container: name, Limits: limits, Text: text, Node: node})
 	}
 	if n, node := s.most(int(req.Cores)-1, func(pod *corev1.Pod, n int) { set(containersOf(pod)[i], config.ResourceCoreName, n) }); n > 0 {
 		text := fmt.Sprintf("container %s: %s: %d, the rest as it is", short(name), config.ResourceCoreName, n)
@@ -131,10 +132,9 @@ func (s *shrinker) together(most int32) []Change {
 	if mib == 0 || cores == 0 {
 		return nil
 	}
-	limits := limit(config.ResourceMemoryName, mib)
+	memory, limits := s.memoryLimit(whole, mib)
 	limits[config.ResourceCoreName] = fmt.Sprint(cores)
-	text := fmt.Sprintf("container %s: %s: %d, %s: %d, the rest as it is", short(ctr.Name),
-		config.ResourceMemoryName, mib, config.ResourceCoreName, cores)
+	text := fmt.Sprintf("container %s: %s, %s: %d, the rest as it is", short(ctr.Name), memory, config.ResourceCoreName, cores)
 	return []Change{{Container: ctr.Name, Limits: limits, Text: text, Node: node}}
 }
 
@@ -189,6 +189,18 @@ func memoryOf(req amd.Request, most int32) int32 {
 		return int32(int64(most) * int64(req.MemoryPercent) / 100)
 	}
 	return most
+}
+
+// memoryLimit is memory in place of what a request has. Strict admission
+// refuses a percentage beside it.
+func (s *shrinker) memoryLimit(req amd.Request, mib int) (text string, limits map[string]string) {
+	config := s.devices.Config()
+	text, limits = fmt.Sprintf("%s: %d", config.ResourceMemoryName, mib), limit(config.ResourceMemoryName, mib)
+	if req.MemoryPercent > 0 {
+		text += " instead of " + config.ResourceMemoryPercentageName
+		limits[config.ResourceMemoryPercentageName] = "0"
+	}
+	return text, limits
 }
 
 func (s *shrinker) setMemory(ctr *corev1.Container, mib int) {

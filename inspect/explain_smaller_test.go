@@ -5,6 +5,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/Project-HAMi/hami-amd/amd"
 )
@@ -43,6 +44,44 @@ func TestSmallerRequestsAreTheLargest(t *testing.T) {
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("changes (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// What is proposed is taken by the strictest scheduler, for the pod as its
+// author wrote it.
+func TestSmallerMemoryStandsForThePercentage(t *testing.T) {
+	strict, err := amd.New(amd.Config{StrictAdmission: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	percentage := corev1.ResourceName(strict.Config().ResourceMemoryPercentageName)
+	nodes := []*corev1.Node{nodeOf(t, "n1", gpu("G0", 0))}
+	for name, tc := range map[string]struct {
+		cores int
+		want  string
+	}{
+		"memory alone":   {10, `container "main": amd.com/gpumem: 400 instead of amd.com/gpumem-percentage, the rest as it is`},
+		"memory and CUs": {90, `container "main": amd.com/gpumem: 400 instead of amd.com/gpumem-percentage, amd.com/gpucores: 34, the rest as it is`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := newPod("me", ask("main", 1, 0, tc.cores))
+			pod.Spec.Containers[0].Resources.Limits[percentage] = resource.MustParse("70")
+			pods := []*corev1.Pod{holds("a", "n1", "G0", 600, 200), pod}
+			e, err := New(nodes, pods, Options{Devices: strict, Now: noon}).Explain("team", "me", amd.ScheduleOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(e.Smaller) != 1 || e.Smaller[0].Text != tc.want {
+				t.Fatalf("changes %+v, want %s", e.Smaller, tc.want)
+			}
+			for resourceName, value := range e.Smaller[0].Limits {
+				pod.Spec.Containers[0].Resources.Limits[corev1.ResourceName(resourceName)] = resource.MustParse(value)
+			}
+			decision, err := strict.Schedule(pod, nodes, pods, amd.ScheduleOptions{Now: noon})
+			if err != nil || decision.Node != "n1" {
+				t.Errorf("scheduled on %q, %v, want n1", decision.Node, err)
 			}
 		})
 	}

@@ -385,3 +385,41 @@ func TestExplainNamesWhatKeepsPodsOffANode(t *testing.T) {
 		t.Errorf("facts (-want +got):\n%s", diff)
 	}
 }
+
+// kube-scheduler asks HAMi about none of the nodes it has ruled out itself.
+func TestExplainSendsNoPodWhereItIsKeptOff(t *testing.T) {
+	cordoned := nodeOf(t, "n1", gpu("G0", 0))
+	cordoned.Spec.Unschedulable = true
+	locked := nodeOf(t, "n2", gpu("G1", 0))
+	locked.Annotations[annotations.NodeLockKey] = lockOf("team/other", 0)
+	half := holds("half", "n2", "G1", 400, 152)
+	for name, tc := range map[string]struct {
+		nodes []*corev1.Node
+		mib   int
+		want  string
+	}{
+		"another node":  {[]*corev1.Node{cordoned, locked}, 500, "fits: it fits, and would go to node \"n2\" now\n"},
+		"no other node": {[]*corev1.Node{cordoned}, 500, "fits: it fits only on nodes that it is kept off\n"},
+		"another node with less": {[]*corev1.Node{cordoned, locked}, 700,
+			"fits: it fits only on nodes that it is kept off; it will on others once other pods end\n" +
+				"smaller: container \"main\": amd.com/gpumem: 600, the rest as it is (n2)\n"},
+		"too much for all": {[]*corev1.Node{cordoned, locked}, 2000,
+			"pending: it fits on no node, and would not if all GPUs of the nodes it is not kept off were idle\n" +
+				"smaller: container \"main\": amd.com/gpumem: 600, the rest as it is (n2)\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pods := []*corev1.Pod{half, newPod("me", ask("main", 1, tc.mib, 25))}
+			e, err := New(tc.nodes, pods, Options{Now: noon}).Explain("team", "me", amd.ScheduleOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if tc.want == "fits: it fits, and would go to node \"n2\" now\n" != (e.Node == "n2") || len(e.Nodes) != len(tc.nodes) {
+				t.Errorf("node %q of %d, want n2 only where it would go, of %d", e.Node, len(e.Nodes), len(tc.nodes))
+			}
+			e.Nodes = nil
+			if diff := cmp.Diff(tc.want, answers(e)); diff != "" {
+				t.Errorf("explanation (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

@@ -138,7 +138,7 @@ func printNode(p *page, n *inspect.NodeAnswer) {
 
 func printSmaller(p *page, e *inspect.Explanation) {
 	switch {
-	case e.State != inspect.Pending:
+	case e.State != inspect.Pending && len(e.Smaller) == 0:
 		return
 	case len(e.Smaller) == 0:
 		p.line("")
