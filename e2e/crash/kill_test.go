@@ -71,22 +71,40 @@ func TestKillAtEachCall(t *testing.T) {
 	n := lab.Start(t, node.Options{})
 	n.MustPlace(n.Pod("older", node.Slice("app", 1, 25, 16384)))
 	all := shapes(n)
-	for s, shape := range slices.Sorted(maps.Keys(all)) {
-		for k, p := range killPoints() {
-			run(t, n, fmt.Sprintf("%s/%s", shape, p), func(t *testing.T) {
-				pod := n.Bind(all[shape](fmt.Sprintf("p-%d-%d", s, k)))
-				intercept, hit := at(p, n.KillPlugin)
-				n.Proxy.Intercept(intercept)
-				err := admit(n, pod)
-				n.Proxy.Intercept(nil)
-				if !hit() {
-					t.Fatalf("the plugin was not killed; the pod was admitted with error %v", err)
-				}
-				n.StartPlugin()
-				check(n, pod, err)
-				n.Delete(pod)
-			})
-		}
+	for i, shape := range slices.Sorted(maps.Keys(all)) {
+		killAtEachCall(t, n, shape, func(k int) *corev1.Pod { return all[shape](fmt.Sprintf("p-%d-%d", i, k)) })
+	}
+}
+
+// TestKillWithPartitions does the same on a node of compute partitions, which
+// are granted whole.
+func TestKillWithPartitions(t *testing.T) {
+	n := lab.Start(t, node.Options{
+		Machine: "mi300x-cpx-8", Env: map[string]string{"OPERATING_MODE": "partition"},
+		Want: map[corev1.ResourceName]int64{"amd.com/gpu": 64},
+	})
+	n.MustPlace(n.Pod("older", node.Whole("app", 5)))
+	killAtEachCall(t, n, "partitions", func(k int) *corev1.Pod {
+		return n.Pod(fmt.Sprintf("p-%d", k), node.Whole("a", 3), node.Whole("b", 1))
+	})
+}
+
+func killAtEachCall(t *testing.T, n *node.Node, name string, pod func(k int) *corev1.Pod) {
+	t.Helper()
+	for k, p := range killPoints() {
+		run(t, n, fmt.Sprintf("%s/%s", name, p), func(t *testing.T) {
+			pod := n.Bind(pod(k))
+			intercept, hit := at(p, n.KillPlugin)
+			n.Proxy.Intercept(intercept)
+			err := admit(n, pod)
+			n.Proxy.Intercept(nil)
+			if !hit() {
+				t.Fatalf("the plugin was not killed; the pod was admitted with error %v", err)
+			}
+			n.StartPlugin()
+			check(n, pod, err)
+			n.Delete(pod)
+		})
 	}
 }
 
