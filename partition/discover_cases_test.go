@@ -168,6 +168,27 @@ func TestC27SameLocationForAllPartitions(t *testing.T) {
 	}
 }
 
+// The function bits count partitions on some kernels, and the PCI domain tells
+// apart what they make look alike.
+func TestC27FunctionBitsInAnotherDomain(t *testing.T) {
+	root := t.TempDir()
+	for id, changes := range map[int]map[string]uint64{
+		1: {"domain": 3, "location_id": 32, "drm_render_minor": 136},
+		2: {"domain": 3, "location_id": 33, "drm_render_minor": 137},
+		3: {"domain": 0, "location_id": 32, "drm_render_minor": 128},
+		4: {"domain": 0, "location_id": 33, "drm_render_minor": 129},
+	} {
+		writeNode(t, root, id, changes)
+	}
+	want := []string{
+		"0000:00:04.0 p0: node 3", "0000:00:04.0 p1: node 4",
+		"0003:00:04.0 p0: node 1", "0003:00:04.0 p1: node 2",
+	}
+	if diff := cmp.Diff(want, placed(discoverTree(t, root))); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 func TestPartitionBits(t *testing.T) {
 	for name, test := range map[string]struct {
 		locations []uint64
