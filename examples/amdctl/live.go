@@ -53,6 +53,8 @@ func (f *clusterFlags) read(cmd *cobra.Command) ([]*corev1.Node, []*corev1.Pod, 
 		return nil, nil, errors.New("want --cluster or --nodes and --pods, found both")
 	case f.pods != "" && f.nodes == "":
 		return nil, nil, errors.New("want --nodes beside --pods")
+	case f.nodes == "-" && f.pods == "-":
+		return nil, nil, errors.New("want standard input for one of --nodes and --pods, or for both together as --cluster")
 	case live || !files && isPlugin(cmd):
 		return f.live(cmd)
 	case !files:

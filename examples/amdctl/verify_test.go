@@ -107,6 +107,7 @@ func TestVerifyRefuses(t *testing.T) {
 		"no cluster":           {nil, []string{"--cluster", "--nodes", "--kubeconfig", "--context"}},
 		"pods alone":           {[]string{"--pods", podsFile}, []string{"--nodes"}},
 		"a file twice":         {[]string{"--cluster", podsFile, "--pods", podsFile}, []string{"--cluster", "both"}},
+		"one input twice":      {[]string{"--nodes", "-", "--pods", "-"}, []string{"standard input", "--cluster"}},
 		"files and a context":  {[]string{"--nodes", nodesFile, "--context", "c"}, []string{"files", "live"}},
 		"broken YAML":          {[]string{"--cluster", broken}, []string{"--cluster", "broken.yaml", "document 1"}},
 		"broken YAML as nodes": {[]string{"--nodes", broken}, []string{"--nodes", "broken.yaml"}},
