@@ -93,6 +93,14 @@ func (f *stateFile) read() (pods map[types.UID]*record, broken, err error) {
 }
 
 func (f *stateFile) content() ([]byte, error) {
+	// Opening a pipe would wait for a writer.
+	info, err := f.root.Lstat(stateName)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("want a regular file, found %v", info.Mode())
+	}
 	file, err := f.root.Open(stateName)
 	if err != nil {
 		return nil, err
@@ -122,7 +130,14 @@ func (f *stateFile) write(pods map[types.UID]*record) error {
 }
 
 func (f *stateFile) replace(content []byte) (err error) {
-	next, err := f.root.OpenFile(stateNextName, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	// What is left under the name, a link to the hook or a pipe for two, is not
+	// written to.
+	if info, err := f.root.Lstat(stateNextName); err == nil && !info.IsDir() {
+		if err := f.root.Remove(stateNextName); err != nil {
+			return err
+		}
+	}
+	next, err := f.root.OpenFile(stateNextName, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}

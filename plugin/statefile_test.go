@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/Project-HAMi/hami-amd/annotations"
@@ -122,6 +123,51 @@ func TestBrokenStateIsSetAside(t *testing.T) {
 			t.Errorf("%s: afterwards %v, %v, %v", name, l.get("u"), broken, err)
 		}
 		l.close()
+	}
+}
+
+// What stands in the place of the plugin's files is neither waited for nor
+// written to.
+func TestStateIsInRegularFiles(t *testing.T) {
+	for name, place := range map[string]func(path string) error{
+		"a pipe":      func(path string) error { return unix.Mkfifo(path, 0o600) },
+		"a link":      func(path string) error { return os.Symlink("libamvgpu.so", path) },
+		"a link out":  func(path string) error { return os.Symlink("/dev/null", path) },
+		"a directory": func(path string) error { return os.Mkdir(path, 0o700) },
+	} {
+		for _, file := range []string{stateName, stateNextName} {
+			if name == "a directory" && file == stateNextName {
+				continue // stays, and is a disk that cannot be written
+			}
+			t.Run(name+" as "+file, func(t *testing.T) {
+				dir := t.TempDir()
+				library := filepath.Join(dir, "vgpu", "libamvgpu.so")
+				if err := os.Mkdir(filepath.Dir(library), 0o755); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.WriteFile(library, []byte("hook"), 0o644); err != nil {
+					t.Fatal(err)
+				}
+				if err := place(filepath.Join(dir, "vgpu", file)); err != nil {
+					t.Fatal(err)
+				}
+				l, broken, err := openLedger(dir)
+				if err != nil || (broken != nil) != (file == stateName) {
+					t.Fatalf("openLedger: broken %v, error %v", broken, err)
+				}
+				if err := l.put("u", testRecords()["u1"]); err != nil {
+					t.Error(err)
+				}
+				l.close()
+				if l, broken, err = openLedger(dir); err != nil || broken != nil || l.get("u") == nil {
+					t.Fatalf("afterwards: broken %v, error %v", broken, err)
+				}
+				l.close()
+				if content, err := os.ReadFile(library); err != nil || string(content) != "hook" {
+					t.Errorf("the hook's library is %q, %v", content, err)
+				}
+			})
+		}
 	}
 }
 
