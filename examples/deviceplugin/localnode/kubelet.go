@@ -11,25 +11,35 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+	"k8s.io/client-go/kubernetes"
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 )
 
 // kubelet is as much of kubelet's device manager as it takes to see what a
-// plugin registers and lists.
+// plugin registers and lists, and to have it serve pods one at a time.
 type kubelet struct {
 	pluginapi.UnimplementedRegistrationServer
 	dir      string
 	listener net.Listener
+	client   kubernetes.Interface // nil: there is no API server
 
-	mu  sync.Mutex // of out
-	out io.Writer
+	mu        sync.Mutex
+	out       io.Writer
+	resources map[string]*resource
 
 	streams context.Context // ends with serve
 	wait    sync.WaitGroup  // for the streams
 }
 
+// resource is what a plugin has registered.
+type resource struct {
+	plugin  pluginapi.DevicePluginClient
+	options *pluginapi.DevicePluginOptions
+	devices []*pluginapi.Device // as listed last
+}
+
 // listen makes kubelet's socket in its directory of device plugins.
-func listen(dir string, out io.Writer) (*kubelet, error) {
+func listen(dir string, client kubernetes.Interface, out io.Writer) (*kubelet, error) {
 	path := filepath.Join(dir, "kubelet.sock")
 	// sockaddr_un has room for 108 bytes, the last of them zero.
 	if len(path) > 107 {
@@ -39,7 +49,7 @@ func listen(dir string, out io.Writer) (*kubelet, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &kubelet{dir: dir, listener: l, out: out}, nil
+	return &kubelet{dir: dir, listener: l, client: client, out: out, resources: make(map[string]*resource)}, nil
 }
 
 // serve answers until ctx ends.
@@ -75,20 +85,27 @@ func (k *kubelet) Register(ctx context.Context, r *pluginapi.RegisterRequest) (*
 		return nil, err
 	}
 	plugin := pluginapi.NewDevicePluginClient(conn)
-	if _, err := plugin.GetDevicePluginOptions(ctx, &pluginapi.Empty{}); err != nil {
+	options, err := plugin.GetDevicePluginOptions(ctx, &pluginapi.Empty{})
+	if err != nil {
 		conn.Close()
 		return nil, err
 	}
+	served := &resource{plugin: plugin, options: options}
+	k.mu.Lock()
+	k.resources[r.ResourceName] = served
+	k.mu.Unlock()
 	k.say("%s registered by %s", r.ResourceName, r.Endpoint)
 	k.wait.Go(func() {
 		defer conn.Close()
-		k.follow(r.ResourceName, plugin)
+		k.follow(r.ResourceName, served)
 	})
 	return &pluginapi.Empty{}, nil
 }
 
-func (k *kubelet) follow(resource string, plugin pluginapi.DevicePluginClient) {
-	stream, err := plugin.ListAndWatch(k.streams, &pluginapi.Empty{})
+// follow takes over what the plugin lists until it ends. Its resource has no
+// devices then, if it was not registered anew.
+func (k *kubelet) follow(name string, r *resource) {
+	stream, err := r.plugin.ListAndWatch(k.streams, &pluginapi.Empty{})
 	for err == nil {
 		var list *pluginapi.ListAndWatchResponse
 		if list, err = stream.Recv(); err != nil {
@@ -100,9 +117,18 @@ func (k *kubelet) follow(resource string, plugin pluginapi.DevicePluginClient) {
 				healthy++
 			}
 		}
-		k.say("%s: %d devices, %d of them healthy", resource, len(list.Devices), healthy)
+		k.mu.Lock()
+		r.devices = list.Devices
+		k.mu.Unlock()
+		k.say("%s: %d devices, %d of them healthy", name, len(list.Devices), healthy)
+		k.publish(name, len(list.Devices), healthy)
 	}
+	k.mu.Lock()
+	if k.resources[name] == r {
+		delete(k.resources, name)
+	}
+	k.mu.Unlock()
 	if k.streams.Err() == nil && !errors.Is(err, context.Canceled) {
-		k.say("%s is gone", resource)
+		k.say("%s is gone", name)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
+	"github.com/Project-HAMi/hami-amd/hook"
 	"github.com/Project-HAMi/hami-amd/partition"
 )
 
@@ -44,10 +45,17 @@ func TestLayOut(t *testing.T) {
 			if got := len(deviceFiles(inventory)); got != want.files {
 				t.Errorf("%d device files, want %d", got, want.files)
 			}
-			for _, dir := range []string{n.sysfs(), n.dev(), n.cgroup(), n.kubelet(), n.hook()} {
-				if !strings.Contains(n.command(), "="+dir) {
-					t.Errorf("%s is not in the command %s", dir, n.command())
+			if _, err := hook.InspectFile(n.library()); err != nil {
+				t.Error(err)
+			}
+			command := n.command("/tmp/kc")
+			for _, value := range []string{n.sysfs(), n.dev(), n.cgroup(), n.kubelet(), n.hook(), "/tmp/kc"} {
+				if !strings.Contains(command, "="+value) {
+					t.Errorf("%s is not in the command %s", value, command)
 				}
+			}
+			if alone := n.command(""); !strings.Contains(alone, " -standalone ") || strings.Contains(alone, "kubeconfig") {
+				t.Errorf("without an API server: %s", alone)
 			}
 		})
 	}
@@ -65,6 +73,7 @@ func TestRefusals(t *testing.T) {
 		"an unknown flag":      {[]string{"-kubelet", "x"}, 2, "machines: "},
 		"an unknown machine":   {[]string{"-dir", filepath.Join(there, "node"), "mi999"}, 1, `localnode: machine "mi999": want one of `},
 		"a directory in use":   {[]string{"-dir", there, "empty"}, 1, "file exists"},
+		"no such kubeconfig":   {[]string{"-dir", filepath.Join(there, "node"), "-kubeconfig", filepath.Join(there, "kc"), "empty"}, 1, "kubeconfig "},
 		"a path for no socket": {[]string{"-dir", filepath.Join(there, strings.Repeat("x", 100)), "empty"}, 1, "choose a shorter directory"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -140,7 +149,7 @@ func TestKubeletSaysWhatPluginsRegister(t *testing.T) {
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	out := &lines{more: make(chan struct{}, 1)}
-	k, err := listen(dir, out)
+	k, err := listen(dir, nil, out)
 	if err != nil {
 		t.Fatal(err)
 	}
