@@ -43,7 +43,8 @@ func words(line string) []string {
 var kubectl = map[string]map[string]bool{
 	"get":            {"-o": true, "-A": false, "-l": true, "--field-selector": true},
 	"describe":       {},
-	"logs":           {"-l": true},
+	"logs":           {"-l": true, "--tail": true},
+	"wait":           {"-l": true, "--field-selector": true, "--for": true, "--timeout": true},
 	"annotate":       {"--overwrite": false},
 	"apply":          {"-f": true},
 	"delete":         {"-l": true, "--field-selector": true},
@@ -180,7 +181,16 @@ func checkHelm(list []string) error {
 	return err
 }
 
+// inner is a command whose output is an argument of another.
+var inner = regexp.MustCompile(`\$\(([^()]*)\)`)
+
 func checkCluster(line, chart string) error {
+	if m := inner.FindStringSubmatch(line); m != nil {
+		if err := checkCluster(m[1], chart); err != nil {
+			return err
+		}
+		return checkCluster(inner.ReplaceAllString(line, "pod/its-answer"), chart)
+	}
 	list := words(line)
 	switch list[0] {
 	case "kubectl":
@@ -248,6 +258,8 @@ func TestWrongClusterCommands(t *testing.T) {
 		"kubectl -n kube-system get pods -l name=amd-gpu",
 		"kubectl get pods -l",
 		"kubectl get pods --field-selector node=n",
+		"kubectl logs $(kubectl get pods -l name=amd-gpu -o name)",
+		"kubectl logs --all $(kubectl get pods -o name)",
 		"kubectl apply -f examples/pods/missing.yaml",
 		"helm upgrade amd-gpu examples/chart --namespace kube-system",
 		"helm upgrade amd-gpu examples/deviceplugin/chart",

@@ -75,10 +75,17 @@ func TestClusterCommands(t *testing.T) {
 	}
 }
 
+// inner is a command whose output is an argument of another.
+var inner = regexp.MustCompile(`\$\(([^()]*)\)`)
+
 // runnable is a command as it can be run without a kubelet: rollout does not
-// wait, and drain only says what it would do.
+// wait, of logs only the pod is looked up, and drain only says what it would do.
 func runnable(line string) (string, bool) {
-	switch {
+	switch m := inner.FindStringSubmatch(line); {
+	case m != nil && strings.Contains(line, " logs "):
+		return m[1], true
+	case strings.Contains(line, " wait "):
+		return "", false
 	case strings.HasPrefix(line, "kubectl exec "), strings.Contains(line, " logs "):
 		return "", false
 	case strings.Contains(line, " rollout status "):
