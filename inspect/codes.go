@@ -37,6 +37,7 @@ const (
 // Problems of a registered device.
 const (
 	DeviceUnusable  Code = "DeviceUnusable"  // nobody can get it as it is registered
+	DeviceUnhealthy Code = "DeviceUnhealthy" // the node calls an idle device unhealthy
 	DuplicateDevice Code = "DuplicateDevice" // two nodes register one id
 	UnhealthyInUse  Code = "UnhealthyInUse"  // pods hold a device the node calls unhealthy
 	WholeShared     Code = "WholeShared"     // a whole device is granted twice
@@ -49,6 +50,7 @@ const (
 // Problems of a pod.
 const (
 	RequestInvalid       Code = "RequestInvalid"       // resources no node can grant
+	RequestUnknown       Code = "RequestUnknown"       // a resource that is none of HAMi's and that no node offers
 	SidecarRequest       Code = "SidecarRequest"       // a sidecar asks for GPUs
 	PrivilegedTenant     Code = "PrivilegedTenant"     // a privileged container sees all GPUs
 	EnvOverride          Code = "EnvOverride"          // the spec's own variable lifts the limits
@@ -106,6 +108,9 @@ func Codes() []Code {
 
 // Severity is how bad a problem of this kind is.
 func (c Code) Severity() Severity { return kinds[c].severity }
+
+// Meaning is what a problem of this kind is, in one line.
+func (c Code) Meaning() string { return kinds[c].meaning }
 
 // Remedy is what to do about a problem of this kind, with NODE, NAMESPACE, POD
 // and GPU for the names.

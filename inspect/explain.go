@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/Project-HAMi/hami-amd/amd"
+	"github.com/Project-HAMi/hami-amd/annotations"
 )
 
 // ErrNoPod is a pod that the cluster does not have.
@@ -31,7 +33,9 @@ const (
 	Chosen State = "chosen"
 	// Placed: it is bound to a node and holds GPUs there.
 	Placed State = "placed"
-	// Finished: it has succeeded or failed and holds nothing any more.
+	// Failed: it was bound to a node, whose device plugin refused it.
+	Failed State = "failed"
+	// Finished: it has succeeded or failed otherwise and holds nothing any more.
 	Finished State = "finished"
 )
 
@@ -149,10 +153,16 @@ type explainer struct {
 
 func (x *explainer) explain() {
 	p := x.pod
+	unknown := x.unknownResources()
 	switch {
+	case p == nil && len(unknown) > 0:
+		x.waitsForUnknown(unknown)
+		return
 	case p == nil:
 		x.State, x.Reason = NoGPU, "it asks for no AMD GPU"
 		return
+	case p.failed():
+		x.refusedByPlugin()
 	case p.Finished:
 		x.State, x.Reason = Finished, "it has ended ("+phaseName(p.Phase)+") and holds nothing any more"
 	case p.Bound:
@@ -163,9 +173,74 @@ func (x *explainer) explain() {
 		x.Notes = append(x.Notes, x.delays()...)
 	default:
 		x.schedule()
+		if len(unknown) > 0 && x.State != Refused {
+			x.waitsForUnknown(unknown)
+		}
+		if x.Node != "" {
+			x.Notes = append(x.Notes, x.stillWaits()...)
+		}
 	}
 	x.problems()
 }
+
+// failed reports whether a device plugin refused the pod. The scheduler writes
+// the same phase when it cannot bind a pod, which then has no node.
+func (p *Pod) failed() bool {
+	phase, err := annotations.ParseBindPhase(p.object.Annotations[annotations.BindPhaseKey])
+	return err == nil && phase == annotations.BindFailed && p.Bound && !p.started()
+}
+
+// refusedByPlugin is a pod that kubelet could not admit. It never runs: kubelet
+// ends it, and whoever made it makes another one.
+func (x *explainer) refusedByPlugin() {
+	p := x.pod
+	x.State = Failed
+	x.Reason = "the device plugin on node " + short(p.Node) + " refused it; the pod's events and the plugin's log say why"
+	if message := p.object.Status.Message; message != "" {
+		x.Notes = append(x.Notes, "its status says: "+oneLine(message))
+	}
+	if p.Finished {
+		x.Reason += "; it has ended and holds nothing"
+	}
+}
+
+// unknownResources are those of all containers, see Cluster.unknownResources.
+func (x *explainer) unknownResources() (names []string) {
+	for _, ctr := range containersOf(x.object) {
+		for _, name := range x.cluster.unknownResources(ctr) {
+			if !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
+}
+
+// waitsForUnknown is a pod that kube-scheduler places nowhere, whatever GPUs
+// there are for it.
+func (x *explainer) waitsForUnknown(names []string) {
+	if x.object.Spec.NodeName != "" {
+		return
+	}
+	const most = 4
+	x.State, x.Node = Pending, ""
+	for _, name := range names[:min(len(names), most)] {
+		x.Notes = append(x.Notes, "it "+x.cluster.unknownWords(name))
+	}
+	x.Reason = "it asks for " + short(names[0]) + ", a resource that no node offers: Kubernetes places it nowhere"
+}
+
+// stillWaits is the next step for a pod that has GPUs waiting for it.
+func (x *explainer) stillWaits() []string {
+	age, known := x.pod.age(x.cluster.read.Now)
+	if !known || age <= x.cluster.read.Grace {
+		return nil
+	}
+	step := fill("look at its events (kubectl -n {namespace} describe pod {pod}) and at the log of HAMi's scheduler", Problem{Namespace: x.Namespace, Pod: x.Pod})
+	return []string{fmt.Sprintf("it has waited for %v although GPUs are free: %s", age.Round(time.Second), step)}
+}
+
+func oneLine(s string) string { return cut(strings.Join(strings.Fields(s), " "), 400) }
 
 func (x *explainer) placed() {
 	p := x.pod
@@ -247,7 +322,7 @@ func (x *explainer) delays() (notes []string) {
 	}
 	for _, c := range x.object.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Message != "" {
-			notes = append(notes, "its scheduler says: "+cut(strings.Join(strings.Fields(c.Message), " "), 400))
+			notes = append(notes, "its scheduler says: "+oneLine(c.Message))
 		}
 	}
 	return notes

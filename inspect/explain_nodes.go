@@ -86,6 +86,7 @@ func (x *explainer) schedule() {
 		x.State, x.Reason = Refused, "no scheduler can act on it: "+err.Error()
 		return
 	}
+	x.Notes = append(x.Notes, decision.Notes...)
 	x.nodeAnswers(ledger, pod, decision)
 	x.Notes = append(x.Notes, x.delays()...)
 	// kube-scheduler asks HAMi about none of the nodes it has ruled out itself.
@@ -103,12 +104,12 @@ func (x *explainer) schedule() {
 	}
 	if x.Node != "" {
 		x.State = Fits
-		x.Reason = "it fits, and would go to node " + short(x.Node) + " now"
+		x.Reason = "there are GPUs for it, and HAMi would choose node " + short(x.Node) + " now"
 		return
 	}
 	x.State, x.Reason = Pending, "it fits on no node"
 	if decision.Node != "" {
-		x.State, x.Reason = Fits, "it fits only on nodes that it is kept off"
+		x.State, x.Reason = Fits, "there are GPUs for it only on nodes that it is kept off"
 	}
 	idle, err := x.books(nil, x.takes).Schedule(pod, x.options)
 	x.FitsIdle = err == nil && idle.Node != ""

@@ -261,23 +261,39 @@ func TestExplainStates(t *testing.T) {
 	gated.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "later"}}
 	gated.Spec.SchedulerName = corev1.DefaultSchedulerName
 	gated.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "0/4 nodes\nare available"}}
-	r.pods = append(r.pods, refused, gated)
+	slip, offered, allSlips := newPod("slip", ask("main", 1, 0, 8)), newPod("offered", ask("main", 1, 8, 8)), newPod("all-slips", ask("main", 0, 0, 0))
+	slip.Spec.Containers[0].Resources.Limits["amd.com/gpumen"] = resource.MustParse("1000")
+	allSlips.Spec.Containers[0].Resources.Requests = corev1.ResourceList{"amd.com/gpus": resource.MustParse("1")}
+	offered.Spec.Containers[0].Resources.Limits["amd.com/nic"] = resource.MustParse("1")
+	r.node("idle-1").Status.Capacity["amd.com/nic"] = resource.MustParse("8")
+	failed := r.pod("binding").DeepCopy()
+	failed.Name, failed.UID = "not-admitted", "not-admitted"
+	failed.Annotations[annotations.BindPhaseKey] = string(annotations.BindFailed)
+	rejected := failed.DeepCopy()
+	rejected.Name, rejected.UID = "rejected", "rejected"
+	rejected.Status.Phase, rejected.Status.Message = corev1.PodFailed, "Pod was rejected:\nAllocate failed"
+	r.pods = append(r.pods, refused, gated, slip, offered, allSlips, failed, rejected)
 	c := r.cluster()
 	for name, want := range map[string]struct {
 		state  State
 		words  []string
 		noNode bool
 	}{
-		"no-gpu":      {state: NoGPU, noNode: true},
-		"refused":     {state: Refused, words: []string{"admission", "HSA_CU_MASK"}, noNode: true},
-		"gated":       {state: Fits, words: []string{"default-scheduler", "scheduling gates", "0/4 nodes are available"}},
-		"never":       {state: Pending, words: []string{"fits on no node"}, noNode: true},
-		"pending":     {state: Fits, words: []string{"would go to node"}},
-		"chosen":      {state: Chosen, words: []string{`"cu-1" was chosen`}},
-		"binding":     {state: Placed, words: []string{"waits for the device plugin"}},
-		"slice-a":     {state: Placed, words: []string{`runs on node "cu-1"`}},
-		"terminating": {state: Placed, words: []string{"being deleted"}},
-		"finished-0":  {state: Finished, words: []string{"Succeeded"}},
+		"no-gpu":       {state: NoGPU, noNode: true},
+		"refused":      {state: Refused, words: []string{"admission", "HSA_CU_MASK"}, noNode: true},
+		"slip":         {state: Pending, words: []string{`"amd.com/gpumen"`, "places it nowhere", "HAMi does not know (it knows amd.com/gpu, amd.com/gpumem"}, noNode: true},
+		"all-slips":    {state: Pending, words: []string{`"amd.com/gpus"`, "places it nowhere"}, noNode: true},
+		"offered":      {state: Fits, words: []string{"would choose node"}},
+		"not-admitted": {state: Failed, words: []string{"the device plugin on node", "refused it", "events"}},
+		"rejected":     {state: Failed, words: []string{"refused it", "its status says: Pod was rejected: Allocate failed", "has ended"}},
+		"gated":        {state: Fits, words: []string{"default-scheduler", "scheduling gates", "0/4 nodes are available"}},
+		"never":        {state: Pending, words: []string{"fits on no node"}, noNode: true},
+		"pending":      {state: Fits, words: []string{"would choose node", "has waited for 1h0m0s", "kubectl -n team describe pod pending"}},
+		"chosen":       {state: Chosen, words: []string{`"cu-1" was chosen`}},
+		"binding":      {state: Placed, words: []string{"waits for the device plugin"}},
+		"slice-a":      {state: Placed, words: []string{`runs on node "cu-1"`}},
+		"terminating":  {state: Placed, words: []string{"being deleted"}},
+		"finished-0":   {state: Finished, words: []string{"Succeeded"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e, err := c.Explain("team", name, amd.ScheduleOptions{})
@@ -293,7 +309,7 @@ func TestExplainStates(t *testing.T) {
 					t.Errorf("%q does not say %q", said, word)
 				}
 			}
-			if name != "refused" && len(e.Problems) > 0 {
+			if name != "refused" && name != "slip" && len(e.Problems) > 0 {
 				t.Errorf("problems %v", e.Problems)
 			}
 		})
@@ -398,10 +414,10 @@ func TestExplainSendsNoPodWhereItIsKeptOff(t *testing.T) {
 		mib   int
 		want  string
 	}{
-		"another node":  {[]*corev1.Node{cordoned, locked}, 500, "fits: it fits, and would go to node \"n2\" now\n"},
-		"no other node": {[]*corev1.Node{cordoned}, 500, "fits: it fits only on nodes that it is kept off\n"},
+		"another node":  {[]*corev1.Node{cordoned, locked}, 500, "fits: there are GPUs for it, and HAMi would choose node \"n2\" now\n"},
+		"no other node": {[]*corev1.Node{cordoned}, 500, "fits: there are GPUs for it only on nodes that it is kept off\n"},
 		"another node with less": {[]*corev1.Node{cordoned, locked}, 700,
-			"fits: it fits only on nodes that it is kept off; it will on others once other pods end\n" +
+			"fits: there are GPUs for it only on nodes that it is kept off; it will on others once other pods end\n" +
 				"smaller: container \"main\": amd.com/gpumem: 600, the rest as it is (n2)\n"},
 		"too much for all": {[]*corev1.Node{cordoned, locked}, 2000,
 			"pending: it fits on no node, and would not if all GPUs of the nodes it is not kept off were idle\n" +
@@ -413,7 +429,7 @@ func TestExplainSendsNoPodWhereItIsKeptOff(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if tc.want == "fits: it fits, and would go to node \"n2\" now\n" != (e.Node == "n2") || len(e.Nodes) != len(tc.nodes) {
+			if tc.want == "fits: there are GPUs for it, and HAMi would choose node \"n2\" now\n" != (e.Node == "n2") || len(e.Nodes) != len(tc.nodes) {
 				t.Errorf("node %q of %d, want n2 only where it would go, of %d", e.Node, len(e.Nodes), len(tc.nodes))
 			}
 			e.Nodes = nil

@@ -163,6 +163,22 @@ var plantedOnGPUs = map[string]planted{
 		},
 		[]string{"UnhealthyInUse node cu-1"},
 	},
+	"an unhealthy GPU that nobody holds": {
+		func(r *rig) {
+			n := r.node("idle-1")
+			n.Annotations[annotations.NodeRegisterKey] = `[{"id":"A","count":2,"devmem":100,"devcore":8,"type":"AMD X","health":false}]`
+			n.Status.Capacity[amd.DefaultCountName] = resource.MustParse("2")
+			n.Status.Allocatable[amd.DefaultCountName] = resource.MustParse("0")
+		},
+		[]string{"DeviceUnhealthy node idle-1"},
+	},
+	"a GPU in another mode than operating mode cu can share": {
+		func(r *rig) {
+			n := r.node("idle-1")
+			n.Annotations[annotations.NodeRegisterKey] = `[{"id":"A","count":2,"devmem":100,"devcore":8,"type":"AMD X","health":false,"custominfo":{"partitionProfile":"cpx_nps4"}}]`
+		},
+		[]string{"DeviceUnhealthy node idle-1"},
+	},
 	"a whole GPU and a slice of it": {
 		func(r *rig) { r.edit("slice-a", "", r.grant("slice-a", 0, 0).UUID, r.grant("whole", 0, 0).UUID) },
 		[]string{"WholeShared node cu-1"},
@@ -249,8 +265,8 @@ func TestVerifyFindsEachPlanted(t *testing.T) {
 		if !covered[code] {
 			t.Errorf("no test plants a %s", code)
 		}
-		if code.Severity() == "" || code.Remedy() == "" {
-			t.Errorf("%s has no severity or no remedy", code)
+		if code.Severity() == "" || code.Meaning() == "" || code.Remedy() == "" {
+			t.Errorf("%s has no severity, no meaning or no remedy", code)
 		}
 	}
 }

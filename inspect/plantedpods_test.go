@@ -29,6 +29,12 @@ var plantedInSpecs = map[string]planted{
 		},
 		[]string{"RequestInvalid pod team/memory-only main"},
 	},
+	"a resource with a slip": {
+		func(r *rig) {
+			r.pod("pending").Spec.Containers[0].Resources.Limits["amd.com/gpumen"] = resource.MustParse("1000")
+		},
+		[]string{"RequestUnknown pod team/pending main"},
+	},
 	"a sidecar that asks": {
 		func(r *rig) {
 			r.pods = append(r.pods, newPod("side", sidecar(ask("log", 1, 100, 1)), ask("main", 0, 0, 0)))

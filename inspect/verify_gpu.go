@@ -8,6 +8,7 @@ import (
 
 	"github.com/Project-HAMi/hami-amd/amd"
 	"github.com/Project-HAMi/hami-amd/cumask"
+	"github.com/Project-HAMi/hami-amd/partition"
 )
 
 func (c *Cluster) verifyGPU(g *GPU) {
@@ -16,7 +17,9 @@ func (c *Cluster) verifyGPU(g *GPU) {
 	}
 	if !g.Device.Health {
 		if t := g.firstTenant(func(t *Tenant) bool { return !t.Terminating }); t != nil {
-			g.report(UnhealthyInUse, "the node registers it as unhealthy, and %s holds it%s", t.name(), others(len(g.Tenants)))
+			g.report(UnhealthyInUse, "the node registers it as unhealthy%s, and %s holds it%s", g.notSPX(), t.name(), others(len(g.Tenants)))
+		} else {
+			g.report(DeviceUnhealthy, "the node registers it as unhealthy%s: no pod gets it", g.notSPX())
 		}
 	}
 	g.verifyBooks()
@@ -39,6 +42,17 @@ func (g *GPU) unusable() string {
 		return fmt.Sprintf("count %d: a compute partition (%s) is one container's, want 1", d.Count, d.Mode)
 	}
 	return ""
+}
+
+// notSPX is the reason why a device is unhealthy as far as it is registered: in
+// operating mode cu a GPU that is partitioned cannot be shared, since its first
+// render node reaches only one partition.
+func (g *GPU) notSPX() string {
+	profile, _, _ := strings.Cut(g.Device.CustomInfo.PartitionProfile, "_")
+	if g.Hard || profile == "" || strings.EqualFold(profile, string(partition.SPX)) {
+		return ""
+	}
+	return fmt.Sprintf(" (it is in compute partition mode %s, and operating mode %s can share only GPUs in mode spx)", cut(profile, 16), modeCU)
 }
 
 // verifyBooks compares what is granted with what there is. What one grant alone

@@ -38,6 +38,11 @@ func (c *Cluster) verifySpec(p *Pod) {
 			}
 			p.reportIn(ctr.Name, RequestInvalid, "%s", detail)
 		}
+		if !p.Bound {
+			for _, name := range c.unknownResources(ctr) {
+				p.reportIn(ctr.Name, RequestUnknown, "it %s", c.unknownWords(name))
+			}
+		}
 		if i < inits && p.asks[i] && amd.Sidecar(ctr) {
 			p.reportIn(ctr.Name, SidecarRequest, "a sidecar asks for GPUs")
 		}

@@ -138,11 +138,12 @@ func printNode(p *page, n *inspect.NodeAnswer) {
 
 func printSmaller(p *page, e *inspect.Explanation) {
 	switch {
-	case e.State != inspect.Pending && len(e.Smaller) == 0:
-		return
-	case len(e.Smaller) == 0:
+	case len(e.Smaller) > 0:
+	case e.State == inspect.Pending && len(e.Nodes) > 0 && !slices.ContainsFunc(e.Nodes, func(n inspect.NodeAnswer) bool { return n.Fits }):
 		p.line("")
 		p.line("No smaller request fits now.")
+		return
+	default:
 		return
 	}
 	p.line("")

@@ -10,6 +10,7 @@ import (
 
 	"github.com/Project-HAMi/hami-amd/amd"
 	"github.com/Project-HAMi/hami-amd/annotations"
+	"github.com/Project-HAMi/hami-amd/inspect"
 )
 
 // fitted is the answer of fit.
@@ -101,7 +102,8 @@ be in the cluster. For one that is, explain says more.
 		if err != nil {
 			return err
 		}
-		for _, n := range notes {
+		unknown := inspect.New(nodes, nil, inspect.Options{Devices: devices}).UnknownResources(pod)
+		for _, n := range append(notes, unknown...) {
 			note(cmd, n)
 		}
 		if out.value == "json" {

@@ -55,7 +55,7 @@ or when the input cannot be read.
 	flags.StringVar(&config, "config", "", `file with the "amd" block of HAMi's device configuration`)
 	flags.StringVar(&at, "at", "", "when the files were written, in RFC 3339; now if not given")
 	flags.DurationVar(&lockTimeout, "lock-timeout", 0, "the scheduler's --node-lock-timeout (5m if not given)")
-	flags.BoolVar(&list, "list", false, "print all kinds of problems and their remedies, and read no cluster")
+	flags.BoolVar(&list, "list", false, "print what each kind of problem means and its remedy, and read no cluster")
 	out := addFormat(cmd, "text", "json")
 
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -160,27 +160,31 @@ func (p *page) paragraph(indent, text string) {
 	p.line("%s%s", indent, line)
 }
 
-// kindOfProblem is one line of verify --list.
+// kindOfProblem is one entry of verify --list.
 type kindOfProblem struct {
 	Code     inspect.Code     `json:"code"`
 	Severity inspect.Severity `json:"severity"`
+	Meaning  string           `json:"meaning"`
 	Remedy   string           `json:"remedy"`
 }
 
 func listCodes(cmd *cobra.Command, asJSON bool) error {
 	kinds := []kindOfProblem{}
 	for _, code := range inspect.Codes() {
-		kinds = append(kinds, kindOfProblem{code, code.Severity(), code.Remedy()})
+		kinds = append(kinds, kindOfProblem{code, code.Severity(), code.Meaning(), code.Remedy()})
 	}
 	if asJSON {
 		return printJSON(cmd.OutOrStdout(), kinds)
 	}
 	return printText(cmd, func(p *page) {
-		var rows [][]string
-		for _, k := range kinds {
-			rows = append(rows, []string{string(k.Code), string(k.Severity), k.Remedy})
+		for i, k := range kinds {
+			if i > 0 {
+				p.line("")
+			}
+			p.line("%s (%s)", k.Code, k.Severity)
+			p.paragraph("  ", k.Meaning)
+			p.paragraph("  ", "remedy: "+k.Remedy)
 		}
-		p.table([]string{"CODE", "SEVERITY", "REMEDY"}, rows)
 	})
 }
 
