@@ -144,6 +144,10 @@ func (a *hamiAllocator) Allocate(ctx context.Context, resource string, container
 		if response, refused = a.answer(ctx, call, v); refused == nil {
 			return response, nil
 		}
+		if errors.Is(refused.err, errUncertain) {
+			a.refuse(ctx, refused)
+			return nil, fmt.Errorf("allocate %s: %w", resource, refused.err)
+		}
 		// What was true for GetPreferredAllocation may not be any more.
 	}
 	if v, err := a.look(ctx); err == nil {

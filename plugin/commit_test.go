@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"errors"
 	"net/http"
 	"strings"
 	"testing"
@@ -74,4 +75,40 @@ func TestRecordStaysWhileNobodyKnows(t *testing.T) {
 	r.background()
 	r.phase("ns/p", "Failed")
 	eventually(t, "the record goes with the pod", func() bool { return r.ledger.get(p.UID) == nil })
+}
+
+// TestUncertainWriteIsNotTriedAgain: the write for an init container took effect,
+// its answer is lost, and so is what the pod says. A second look would find the
+// app container waiting, and serve it in place of the init container.
+func TestUncertainWriteIsNotTriedAgain(t *testing.T) {
+	r := newRig(t, snapshotOf(t, "mi300x-spx-8", partition.RegisterOptions{}))
+	p := r.pod("p", []annotations.Grant{r.grant(0, 16384, 152)}, []annotations.Grant{r.grant(0, 16384, 76)})
+	p.Spec.InitContainers, p.Spec.Containers = p.Spec.Containers[:1], p.Spec.Containers[1:]
+	r.bind(p)
+	r.Pending(t.Context(), partition.ResourceGPU, []int{1})
+	written := false
+	r.server.break_(func(c apiCall) apiFault {
+		switch {
+		case !strings.Contains(c.path, "/pods/"):
+		case c.method == http.MethodPatch && !written:
+			written = true
+			return apiFault{cutAnswer: true}
+		case c.method == http.MethodGet:
+			return apiFault{refuse: http.StatusForbidden}
+		}
+		return apiFault{}
+	})
+	answer, err := r.allocate(r.share(0, 0))
+	if err == nil {
+		t.Fatalf("answered with %v", answer.Envs)
+	}
+	if !errors.Is(err, errUncertain) || !written {
+		t.Errorf("error %v", err)
+	}
+	if got := r.annotation("ns/p", annotations.BindPhaseKey); got != "failed" || r.lockText() != "" {
+		t.Errorf("phase %q, lock %q, want failed and none", got, r.lockText())
+	}
+	if r.ledger.get(p.UID) == nil {
+		t.Error("the record is gone although the pod carries it")
+	}
 }

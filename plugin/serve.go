@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/klog/v2"
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
@@ -128,6 +129,11 @@ func (a *hamiAllocator) plan(ctx context.Context, c *call, v *view, pod *corev1.
 	return plan, nil
 }
 
+// errUncertain is a decision of which nobody knows whether the pod carries it. It
+// is not tried again: what waits then may be another container, to which kubelet
+// gives the same device IDs after an init container.
+var errUncertain = errors.New("not known to have taken effect")
+
 // commit makes the decision known: in the ledger first, so that nobody gets
 // the same CUs whatever happens next, then on the pod, and after the last
 // container by releasing the lock. An error before the pod carries the values
@@ -160,7 +166,7 @@ func (a *hamiAllocator) commit(ctx context.Context, v *view, w *waiting, d decis
 		if !known {
 			// The write may still arrive, so the CUs stay taken until the pod,
 			// which kubelet rejects now, is seen to have ended.
-			return err
+			return fmt.Errorf("%w: %w", errUncertain, err)
 		}
 		return errors.Join(err, a.ledger.restore(w.pod.UID, d.before))
 	}
@@ -202,7 +208,7 @@ func (c *cluster) writeServed(ctx context.Context, pod *corev1.Pod, s servedValu
 		}
 		now, readErr := c.getPod(ctx, pod.Namespace, pod.Name)
 		switch {
-		case readErr != nil && !transient(readErr):
+		case apierrors.IsNotFound(readErr):
 			return true, errors.Join(err, readErr) // gone
 		case readErr != nil:
 			return false, errors.Join(err, readErr)
