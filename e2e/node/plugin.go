@@ -95,11 +95,13 @@ func (n *Node) WaitDevices(resource corev1.ResourceName, healthy int64) {
 	n.wait(map[corev1.ResourceName]int64{resource: healthy})
 }
 
+// wait waits until kubelet has the devices, nil for some, and then syncs the
+// node. Where there are some for HAMi the node must be registered too.
 func (n *Node) wait(want map[corev1.ResourceName]int64) {
 	n.Helper()
 	ctx, cancel := n.Timeout()
 	defer cancel()
-	hami := false // whether the scheduler has to see devices
+	hami := false
 	err := n.Plugin.WaitReady(ctx, func(context.Context) error {
 		if want == nil {
 			if _, healthy := n.Kubelet.Capacity(partition.ResourceGPU); healthy == 0 {
@@ -157,8 +159,18 @@ func (n *Node) TerminatePlugin() {
 	}
 }
 
-// KillPlugin ends the plugin as kill -9 does.
-func (n *Node) KillPlugin() { n.Plugin.Kill() }
+// KillPlugin ends the plugin as kill -9 does, and gives kubelet the time to see
+// that, which it does at once: else it would still count the devices as healthy
+// when the next plugin is waited for.
+func (n *Node) KillPlugin() {
+	n.Plugin.Kill()
+	for range 100 {
+		if _, healthy := n.Kubelet.Capacity(partition.ResourceGPU); healthy == 0 {
+			return
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
 
 // PluginLog is all that the plugin's processes on this node have written.
 func (n *Node) PluginLog() string {

@@ -71,9 +71,6 @@ func healthIs(n *node.Node, id string, want bool) error {
 	return nil
 }
 
-// exporter is the AMD Device Metrics Exporter as far as the plugin asks it.
-type exporter struct{ reply chan []byte }
-
 // raw passes bytes on as they are.
 type raw struct{}
 
