@@ -120,6 +120,26 @@ func (p *Pod) verifyUnion(node *Node) {
 			}
 		}
 	}
+	p.verifyLeftOut()
+}
+
+// verifyLeftOut finds devices that the containers have CUs of and the pod's
+// union does not name. Plugins that read the union alone hand those CUs out
+// again.
+func (p *Pod) verifyLeftOut() {
+	if !p.Served || p.masks.podErr != nil {
+		return
+	}
+	var seen []string
+	for _, t := range p.Tenants {
+		if _, ok := p.masks.pod[t.Device]; ok || slices.Contains(seen, t.Device) {
+			continue
+		}
+		seen = append(seen, t.Device)
+		if union, complete := p.containersUnion(t.Device); complete && !union.Empty() {
+			p.report(ContainersDisagree, "device %s: annotation %s has CUs %s, %s has none", short(t.Device), annotations.CUContainersKey, cut(union.String(), 80), annotations.CUAllocatedKey)
+		}
+	}
 }
 
 // peakCUs are the CUs of each device that the pod may hold at once, as the node
@@ -163,17 +183,21 @@ func (p *Pod) containersUnion(device string) (union cumask.Set, complete bool) {
 // granted nothing.
 func (p *Pod) verifyContainers() {
 	for _, name := range slices.Sorted(maps.Keys(p.masks.containers)) {
-		granted := func(device string) bool {
-			return slices.ContainsFunc(p.Tenants, func(t *Tenant) bool {
-				return t.Container == name && (device == "" || t.Device == device)
-			})
+		var granted []string
+		for _, t := range p.Tenants {
+			if t.Container == name {
+				granted = append(granted, t.Device)
+			}
 		}
-		if !granted("") {
+		switch ids := len(p.masks.containers[name].IDs); {
+		case len(granted) == 0:
 			p.report(ContainersDisagree, "annotation %s names container %s, which was granted nothing", annotations.CUContainersKey, short(name))
 			continue
+		case ids != len(granted):
+			p.reportIn(name, ContainersDisagree, "annotation %s has %s of kubelet's for %s", annotations.CUContainersKey, plural(ids, "device ID"), plural(len(granted), "device"))
 		}
 		for _, device := range slices.Sorted(maps.Keys(p.masks.containers[name].CUs)) {
-			if !granted(device) {
+			if !slices.Contains(granted, device) {
 				p.reportIn(name, ContainersDisagree, "annotation %s has CUs of device %s, which was not granted", annotations.CUContainersKey, short(device))
 			}
 		}
