@@ -112,3 +112,26 @@ func TestUncertainWriteIsNotTriedAgain(t *testing.T) {
 		t.Error("the record is gone although the pod carries it")
 	}
 }
+
+// TestLostWriteMayStillArrive: a try got no answer and the next one is refused,
+// yet the first may only be late.
+func TestLostWriteMayStillArrive(t *testing.T) {
+	r := newRig(t, snapshotOf(t, "mi300x-spx-8", partition.RegisterOptions{}))
+	p := r.bind(r.pod("p", []annotations.Grant{r.grant(0, 16384, 76)}))
+	patches := 0
+	r.server.break_(func(c apiCall) apiFault {
+		if c.method != http.MethodPatch || !strings.Contains(c.body, annotations.CUAllocatedKey[len("hami.io/"):]) {
+			return apiFault{}
+		}
+		if patches++; patches == 1 {
+			return apiFault{cutRequest: true}
+		}
+		return apiFault{refuse: http.StatusForbidden}
+	})
+	if _, err := r.allocate(r.share(0, 0)); !errors.Is(err, errUncertain) || patches != 2 {
+		t.Errorf("error %v after %d tries", err, patches)
+	}
+	if r.ledger.get(p.UID) == nil {
+		t.Error("the record is gone although the write may still arrive")
+	}
+}

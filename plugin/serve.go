@@ -195,8 +195,9 @@ func (a *hamiAllocator) makeDirs(uid string, served []allocate.Container) error 
 
 // writeServed patches the pod. Whether a patch whose answer is missing took
 // effect is told by the pod itself. known is false when not even that could be
-// found out.
+// found out, or an earlier try may still be on its way.
 func (c *cluster) writeServed(ctx context.Context, pod *corev1.Pod, s servedValues) (known bool, err error) {
+	lost := false // some try
 	for pause := 100 * time.Millisecond; ; pause = min(2*pause, time.Second) {
 		err := c.patchPod(ctx, pod.Namespace, pod.Name, s.patch())
 		if err == nil {
@@ -204,8 +205,9 @@ func (c *cluster) writeServed(ctx context.Context, pod *corev1.Pod, s servedValu
 		}
 		err = fmt.Errorf("patch pod: %w", err)
 		if !transient(err) && !testFailed(err) {
-			return true, err
+			return !lost, err
 		}
+		lost = lost || statusCode(err) == 0
 		now, readErr := c.getPod(ctx, pod.Namespace, pod.Name)
 		switch {
 		case apierrors.IsNotFound(readErr):
