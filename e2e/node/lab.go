@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
@@ -105,11 +107,34 @@ func (l *Lab) build(path string) error {
 	return nil
 }
 
+func (l *Lab) rendered() string {
+	return filepath.Join(l.root, "examples", "deviceplugin", "testdata", "rendered")
+}
+
+// Charts are the names of all renderings of the chart.
+func (l *Lab) Charts() ([]string, error) {
+	files, err := filepath.Glob(filepath.Join(l.rendered(), "*.yaml"))
+	if err == nil && len(files) == 0 {
+		err = errors.New("the chart has no renderings")
+	}
+	for i := range files {
+		files[i] = strings.TrimSuffix(filepath.Base(files[i]), ".yaml")
+	}
+	return files, err
+}
+
+// Apply puts the objects of a rendering into the cluster. The API server checks
+// strictly.
+func (l *Lab) Apply(name string) error {
+	_, err := l.chart(name)
+	return err
+}
+
 // chart returns a rendering of the chart by the name it has in
 // examples/deviceplugin/testdata/rendered, once its objects are in the cluster.
 // Renderings have objects of the same names, so the last one holds.
 func (l *Lab) chart(name string) (*chart, error) {
-	documents, err := os.ReadFile(filepath.Join(l.root, "examples", "deviceplugin", "testdata", "rendered", name+".yaml"))
+	documents, err := os.ReadFile(filepath.Join(l.rendered(), name+".yaml"))
 	if err != nil {
 		return nil, err
 	}
@@ -125,8 +150,38 @@ func (l *Lab) chart(name string) (*chart, error) {
 	if err := l.Cluster.Apply(ctx, c.namespace, string(documents)); err != nil {
 		return nil, fmt.Errorf("chart %s: %w", name, err)
 	}
+	for _, rule := range []authorizationv1.ResourceAttributes{
+		{Verb: "get", Resource: "nodes"}, {Verb: "patch", Resource: "nodes", Subresource: "status"},
+	} {
+		given := rule.Subresource == "" || strings.Contains(string(documents), "nodes/status")
+		if err := l.awaitRight(ctx, c, &rule, given); err != nil {
+			return nil, fmt.Errorf("chart %s: %w", name, err)
+		}
+	}
 	l.applied = name
 	return c, nil
+}
+
+// awaitRight waits until the API server knows that the plugin's account has a
+// right, or has it no more: it learns of changed roles through a watch.
+func (l *Lab) awaitRight(ctx context.Context, c *chart, rule *authorizationv1.ResourceAttributes, want bool) error {
+	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		User: "system:serviceaccount:" + c.namespace + ":" + c.account, ResourceAttributes: rule,
+	}}
+	for {
+		answer, err := l.Client.AuthorizationV1().SubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
+		if err != nil {
+			return fmt.Errorf("ask for the rights of %s: %w", review.Spec.User, err)
+		}
+		if answer.Status.Allowed == want {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%s may %s %s/%s: %v, want %v", review.Spec.User, rule.Verb, rule.Resource, rule.Subresource, answer.Status.Allowed, want)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
 }
 
 // access is what the plugin of a chart may do.

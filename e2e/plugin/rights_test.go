@@ -85,3 +85,20 @@ func TestRights(t *testing.T) {
 		}
 	}
 }
+
+// The API server takes every rendering of the chart, unknown fields refused,
+// but for those with objects of the Prometheus operator, which it does not know.
+func TestChartIsAccepted(t *testing.T) {
+	names, err := lab.Charts()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		if strings.HasPrefix(name, "monitor-prometheus") {
+			continue
+		}
+		if err := lab.Apply(name); err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -17,7 +17,7 @@ import (
 )
 
 // What the API server says at the start that waiting does not mend: exit code 1
-// and one line that says what is wrong.
+// and one line that says what is wrong, after the one it starts with.
 func TestStartThatCannotSucceed(t *testing.T) {
 	for name, tt := range map[string]struct {
 		o    node.Options
@@ -56,8 +56,9 @@ func TestStartThatCannotSucceed(t *testing.T) {
 			if err := n.Plugin.Err(); !errors.As(err, &exit) || exit.ExitCode() != 1 {
 				t.Errorf("the plugin ended with %v, want exit code 1", err)
 			}
-			if log := strings.TrimSpace(n.PluginLog()); !strings.Contains(log, tt.want) || strings.Contains(log, "\n") {
-				t.Errorf("it says %q, want one line with %q", log, tt.want)
+			first, log, _ := strings.Cut(strings.TrimSpace(n.PluginLog()), "\n")
+			if !strings.Contains(first, `"Starting" version="`) || !strings.Contains(log, tt.want) || strings.Contains(log, "\n") {
+				t.Errorf("it says %q and %q, want its version and one line with %q", first, log, tt.want)
 			}
 		})
 	}
