@@ -79,8 +79,8 @@ func ExampleParseSet() {
 	}
 	// Output:
 	// 0-3,8,10-12 8
-	// cu list "0-3,3-5": part "3-5": cu 3 is there already: syntax error
-	// cu list "7-4": part "7-4": want an ascending range: syntax error
+	// cu list "0-3,3-5": part "3-5": cu 3 is there already: invalid list or mask
+	// cu list "7-4": part "7-4": want an ascending range: invalid list or mask
 }
 
 // A slip in one set costs the masks of all later GPUs.

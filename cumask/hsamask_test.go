@@ -171,8 +171,8 @@ func TestParseHSAMaskRefuses(t *testing.T) {
 
 func TestHSAMaskErrorText(t *testing.T) {
 	for value, want := range map[string]string{
-		"0:0-3;1:5-2;2:0-3": `cu mask: set 2 of 3: cu list "5-2": part "5-2": want an ascending range: syntax error: it and all sets after it are ignored, their gpus run unmasked`,
-		"0:0x0":             `cu mask: set 1 of 1: hex mask "0": no cus: syntax error: all sets are ignored, every gpu runs unmasked`,
+		"0:0-3;1:5-2;2:0-3": `cu mask: set 2 of 3: cu list "5-2": part "5-2": want an ascending range: invalid list or mask: it and all sets after it are ignored, their gpus run unmasked`,
+		"0:0x0":             `cu mask: set 1 of 1: hex mask "0": no cus: invalid list or mask: all sets are ignored, every gpu runs unmasked`,
 	} {
 		if _, err := ParseHSAMask(value); err == nil || err.Error() != want {
 			t.Errorf("ParseHSAMask(%q): %v\nwant %s", value, err, want)

@@ -9,7 +9,7 @@ import (
 
 // ErrSyntax is the kind of every error about text that is not an ID list or
 // not a mask.
-var ErrSyntax = errors.New("syntax error")
+var ErrSyntax = errors.New("invalid list or mask")
 
 // ParseSet reads an ID list as it stands in hami.io/amd-cu-allocated and in
 // HSA_CU_MASK: CUs and ascending ranges of CUs in decimal, separated by commas

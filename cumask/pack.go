@@ -58,10 +58,22 @@ func Pack(g Geometry, used Set, n int) (Set, error) {
 	return p.take(n/p.wgp, min(n/p.wgp/p.xccs, p.least)), nil
 }
 
+// whyUnit says why fewer CUs than the unit do not work, where that is more than
+// one.
+func (g Geometry) whyUnit() string {
+	switch {
+	case g.xccs() > 1:
+		return fmt.Sprintf(", one or more on each of %d xccs", g.xccs())
+	case g.wgp() > 1:
+		return fmt.Sprintf(", in wgps of %d", g.wgp())
+	}
+	return ""
+}
+
 // checkCount refuses a number of CUs that no mask of the GPU has.
 func (g Geometry) checkCount(n int) error {
 	if n < g.Unit() || n > g.CUs {
-		return fmt.Errorf("packing %d cus: want %d to %d: %w", n, g.Unit(), g.CUs, ErrGranularity)
+		return fmt.Errorf("packing %d cus: want %d to %d%s: %w", n, g.Unit(), g.CUs, g.whyUnit(), ErrGranularity)
 	}
 	if n%g.wgp() != 0 {
 		return fmt.Errorf("packing %d cus: want whole wgps of %d cus: %w", n, g.wgp(), ErrGranularity)

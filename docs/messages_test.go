@@ -57,6 +57,7 @@ var unseen = map[string]string{
 	"want whole wgps":                               "in impossible geometry",
 	"want whole wgps of":                            "in not grantable on this gpu",
 	"cus: want whole wgps of":                       "in not grantable on this gpu",
+	"one or more on each of":                        "in not grantable on this gpu",
 	"want one on each of":                           "in not grantable on this gpu",
 	"monitor: want the name of the node, have none": "a program's mistake",
 	"monitor: want a cluster to ask for the node's pods, have none":             "a program's mistake",
