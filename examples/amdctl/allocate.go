@@ -46,7 +46,7 @@ a copy of it, to see the device nodes and exactly the CUs the node would choose.
 
   # On the node itself
   amdctl allocate --node node.yaml --pods pods.yaml --pod my-pod.yaml --sysfs /sys`,
-		Args: cobra.NoArgs,
+		Args: noArguments,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.node, "node", "", "file with the node, or with several to choose from (required)")

@@ -94,8 +94,13 @@ func TestUsageErrors(t *testing.T) {
 		"unknown flag":           {[]string{"pack", "--sus", "3"}, []string{"--sus"}},
 		"unknown output format":  {[]string{"discover", "-o", "yaml"}, []string{"table", "annotation", "json"}},
 		"argument where none is": {[]string{"discover", "/sys"}, []string{"/sys"}},
+		"a percentage of CUs":    {[]string{"pack", "--cus", "304", "--want", "25%"}, []string{`"25%" for "--want"`, "want a whole number"}},
+		"a number without end":   {[]string{"pack", "--cus", "99999999999999999999"}, []string{"--cus", "too large"}},
+		"a load that is none":    {[]string{"simulate", "--load", "full"}, []string{"--load", "want a number"}},
+		"a seed below 0":         {[]string{"simulate", "--seed", "-1"}, []string{"--seed", "want a whole number of 0 or more"}},
+		"no truth":               {[]string{"verify", "--list=often"}, []string{"--list", "want true or false"}},
 		"required flags":         {[]string{"pack"}, []string{"cus", "want"}},
-		"no value to decode":     {[]string{"decode", "hami.io/mutex.lock"}, []string{"2 arg"}},
+		"no value to decode":     {[]string{"decode", "hami.io/mutex.lock"}, []string{"want KEY and VALUE, found 1 argument"}},
 	} {
 		t.Run(name, func(t *testing.T) { refused(t, "", tc.args, tc.words...) })
 	}

@@ -1,12 +1,16 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"os"
+	"reflect"
+	"strings"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
 
 	"github.com/Project-HAMi/hami-amd/amd"
 	"github.com/Project-HAMi/hami-amd/internal/kubeyaml"
@@ -68,8 +72,11 @@ func readPods(cmd *cobra.Command, path string) ([]corev1.Pod, error) {
 	return objects.Pods, nil
 }
 
-// newDevices makes the scheduler's side from a file with the "amd" block of
-// HAMi's device configuration; no file is HAMi's defaults.
+// configHelp is what --config takes.
+const configHelp = `HAMi's device configuration, or its "amd" block alone`
+
+// newDevices makes the scheduler's side from a file with HAMi's device
+// configuration or its "amd" block; no file is HAMi's defaults.
 func newDevices(path string) (*amd.Devices, error) {
 	if path == "" {
 		return amd.New(amd.Config{})
@@ -78,7 +85,11 @@ func newDevices(path string) (*amd.Devices, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--config: %w", err)
 	}
-	config, err := amd.ParseConfig(data)
+	block, err := amdBlock(data)
+	if err != nil {
+		return nil, fmt.Errorf("--config: %s: %w", path, err)
+	}
+	config, err := amd.ParseConfig(block)
 	if err != nil {
 		return nil, fmt.Errorf("--config: %s: %w", path, err)
 	}
@@ -88,6 +99,27 @@ func newDevices(path string) (*amd.Devices, error) {
 // maxConfig is the largest configuration that is read. A whole one of HAMi has
 // a few kilobytes.
 const maxConfig = 1 << 20
+
+// amdBlock is what stands under the key "amd", where there is one, and all of
+// the file where there is none. The other vendors' keys are theirs.
+func amdBlock(data []byte) ([]byte, error) {
+	var blocks map[string]json.RawMessage
+	if err := yaml.UnmarshalStrict(data, &blocks); err != nil {
+		return nil, err
+	}
+	block, ok := blocks["amd"]
+	if !ok {
+		return data, nil
+	}
+	fields := reflect.TypeFor[amd.Config]()
+	for i := range fields.NumField() {
+		key, _, _ := strings.Cut(fields.Field(i).Tag.Get("json"), ",")
+		if _, ok := blocks[key]; ok {
+			return nil, fmt.Errorf("key %q: want it in the block \"amd\" with the others", key)
+		}
+	}
+	return block, nil
+}
 
 func readConfig(path string) ([]byte, error) {
 	f, err := os.Open(path)

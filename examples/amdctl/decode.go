@@ -5,6 +5,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -20,18 +21,21 @@ func newDecode() *cobra.Command {
 	keys := slices.Sorted(maps.Keys(decoders()))
 	cmd := &cobra.Command{
 		Use:   "decode KEY VALUE|-",
-		Short: "Show what an annotation of HAMi says",
+		Short: "Show what an annotation of HAMi or a CU mask says",
 		Long: `decode reads the value of one annotation as strictly as the scheduler and the
 device plugin do, and prints it as JSON. A value they would refuse is an error
 that names the element and the field. "-" reads the value from standard input.
+HSA_CU_MASK is the variable of a container; its CUs are counted.
 
 Keys:
   ` + strings.Join(keys, "\n  "),
 		Example: `  amdctl decode hami.io/amd-cu-allocated '{"08ff75a3-0000-1000-80da-82c12ef81b5d":"0-75"}'
 
   kubectl get pod p -o jsonpath='{.metadata.annotations.hami\.io/amd-devices-allocated}' |
-    amdctl decode hami.io/amd-devices-allocated -`,
-		Args: cobra.ExactArgs(2),
+    amdctl decode hami.io/amd-devices-allocated -
+
+  kubectl exec p -- printenv HSA_CU_MASK | amdctl decode HSA_CU_MASK -`,
+		Args: wantArguments("KEY", "VALUE"),
 		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 			if len(args) > 0 {
 				return nil, cobra.ShellCompDirectiveNoFileComp
@@ -44,7 +48,7 @@ Keys:
 		key, value := args[0], args[1]
 		decode, ok := decoders()[key]
 		if !ok {
-			return fmt.Errorf("decode %q: want one of %s", key, strings.Join(keys, ", "))
+			return fmt.Errorf("decode %.80q: want a key such as %s or %s (see %s -h)", key, annotations.NodeRegisterKey, maskKey, cmd.CommandPath())
 		}
 		if value == "-" {
 			// One more than fits, so that the decoder sees and refuses it.
@@ -70,6 +74,7 @@ Keys:
 // decode prints.
 func decoders() map[string]func(string) (any, error) {
 	return map[string]func(string) (any, error){
+		maskKey: decodeMask,
 		annotations.NodeRegisterKey: func(s string) (any, error) {
 			devices, err := annotations.DecodeDevices(s)
 			return append([]annotations.Device{}, devices...), err
@@ -94,6 +99,7 @@ func decoders() map[string]func(string) (any, error) {
 		annotations.UseUUIDKey:             decodeList,
 		annotations.NoUseUUIDKey:           decodeList,
 		amd.GPUIndexKey:                    decodeList,
+		annotations.NUMABindKey:            decodeBool,
 	}
 }
 
@@ -161,6 +167,34 @@ func decodeWeights(s string) (any, error) {
 		Core   int32 `json:"core"`
 		Memory int32 `json:"memory"`
 	}{w.Slot, w.Core, w.Memory}, err
+}
+
+// maskKey is the variable with a container's CU masks.
+const maskKey = "HSA_CU_MASK"
+
+// decodeMask reads a container's masks as ROCm does. Devices are counted as the
+// container sees them.
+func decodeMask(s string) (any, error) {
+	type mask struct {
+		Device int    `json:"device"`
+		CUs    string `json:"cus"`
+		Count  int    `json:"count"`
+	}
+	masks, err := cumask.ParseHSAMask(s)
+	answer := make([]mask, len(masks))
+	for i, m := range masks {
+		answer[i] = mask{m.Device, m.CUs.String(), m.CUs.Len()}
+	}
+	return answer, err
+}
+
+// decodeBool reads a truth as the scheduler does.
+func decodeBool(s string) (any, error) {
+	b, err := strconv.ParseBool(s)
+	if err != nil {
+		return nil, fmt.Errorf("want true or false, found %.64q", s)
+	}
+	return b, nil
 }
 
 // decodeList is a comma-separated list that users write by hand.

@@ -3,6 +3,8 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -36,6 +38,8 @@ func TestDecode(t *testing.T) {
 		"policy":       {"hami.io/gpu-scheduler-policy", "numa, binpack", `["numa","binpack"]`},
 		"mode":         {"hami.io/amd-operating-mode", "partition", `"partition"`},
 		"partition":    {"hami.io/amd-compute-partition", "qpx", `"qpx"`},
+		"NUMA binding": {"amd.com/numa-bind", "true", `true`},
+		"masks":        {"HSA_CU_MASK", "0:0-75;2:8,4-5", `[{"device":0,"cus":"0-75","count":76},{"device":2,"cus":"4-5,8","count":3}]`},
 		"product list": {"amd.com/use-gputype", "MI300X,MI325X", `["MI300X","MI325X"]`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -52,6 +56,25 @@ func TestDecode(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// What the documents call a key of the protocol is one that decode reads.
+func TestDecodeReadsEveryKeyOfTheProtocol(t *testing.T) {
+	text, err := os.ReadFile("../../docs/protocol.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys := regexp.MustCompile("`((?:hami\\.io|amd\\.com)/[a-z.-]+)`").FindAllStringSubmatch(string(text), -1)
+	if len(keys) < 20 {
+		t.Errorf("%d keys in the document", len(keys))
+	}
+	known := decoders()
+	for _, key := range keys {
+		resource := strings.HasPrefix(key[1], "amd.com/gpu") && key[1] != "amd.com/gpu-index" || key[1] == "amd.com/priority"
+		if known[key[1]] == nil && !resource && key[1] != "hami.io/webhook" { // a label
+			t.Errorf("decode does not read %s", key[1])
+		}
 	}
 }
 

@@ -205,7 +205,7 @@ Devices that cannot be used are named on standard error with the reason.`,
 
   # What would be registered without two GPUs and with 20 shares each?
   amdctl discover --exclude 0000:06:00.0,card1 --split-count 20 -o annotation`,
-		Args: cobra.NoArgs,
+		Args: noArguments,
 	}
 	flags.add(cmd, "/sys")
 	out := addFormat(cmd, "table", "annotation", "json")
@@ -230,13 +230,16 @@ Devices that cannot be used are named on standard error with the reason.`,
 			return printJSON(cmd.OutOrStdout(), devices)
 		}
 		if len(registration.Devices) == 0 {
-			note(cmd, "no AMD GPUs found")
+			note(cmd, noGPUs)
 			return nil
 		}
 		return printText(cmd, func(p *page) { printDevices(p, registration.Devices) })
 	}
 	return cmd
 }
+
+// noGPUs is what a node without GPUs is told. partition reads KFD's topology.
+const noGPUs = "no AMD GPUs found: want the kernel's amdgpu driver loaded with KFD (lsmod | grep amdgpu, ls /dev/kfd, dmesg | grep -e amdgpu -e kfd)"
 
 func printDevices(p *page, devices []partition.Registered) {
 	header := []string{"INDEX", "BDF", "TYPE", "CUS", "XCCS", "VRAM MIB", "NUMA", "SHARES", "MODE", "HEALTH", "ID"}

@@ -44,11 +44,11 @@ programs.
 
   # What is wrong on one node
   amdctl draw --cluster cluster.yaml --node n1 --problems`,
-		Args: cobra.NoArgs,
+		Args: noArguments,
 	}
 	addClusterFlags(cmd, &f.cluster)
 	flags := cmd.Flags()
-	flags.StringVar(&f.config, "config", "", `file with the "amd" block of HAMi's device configuration`)
+	flags.StringVar(&f.config, "config", "", configHelp)
 	flags.StringVar(&f.at, "at", "", "when the files were written, in RFC 3339; now if not given")
 	flags.StringVar(&f.options.Node, "node", "", "draw this node alone")
 	flags.BoolVar(&f.options.Problems, "problems", false, "draw only GPUs and nodes with a problem")

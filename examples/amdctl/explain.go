@@ -36,7 +36,7 @@ cordon, taints, nodeSelector, node lock); a quota of the namespace is not.
 
   # The live cluster
   amdctl explain train-0 -n team --context production`,
-		Args: cobra.ExactArgs(1),
+		Args: wantArguments("one POD"),
 	}
 	addClusterFlags(cmd, &cluster)
 	addSchedulerFlags(cmd, &config, &options)

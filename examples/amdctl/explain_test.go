@@ -96,7 +96,7 @@ func TestExplainRefuses(t *testing.T) {
 		args  []string
 		words []string
 	}{
-		"no pod":               {nil, []string{"1 arg"}},
+		"no pod":               {nil, []string{"want one POD"}},
 		"an unknown pod":       {[]string{"team-a/none"}, []string{`"team-a/none"`, "no such pod", "9 of the cluster"}},
 		"a pod nowhere":        {[]string{"none"}, []string{`"none"`, "any namespace"}},
 		"an ambiguous pod":     {[]string{"eight-gpus"}, []string{"2 of that name", "-n", "team-a, team-b"}},
@@ -109,7 +109,7 @@ func TestExplainRefuses(t *testing.T) {
 		"broken YAML":          {[]string{"p", "--cluster", broken}, []string{"broken.yaml", "document 1"}},
 		"no cluster":           {[]string{"p", "--cluster", ""}, []string{"--kubeconfig"}},
 		"no such policy file":  {[]string{"p", "--config", "none"}, []string{"--config"}},
-		"two pods":             {[]string{"a", "b"}, []string{"1 arg"}},
+		"two pods":             {[]string{"a", "b"}, []string{"want one POD"}},
 		"a name with a escape": {[]string{"\x1b[31mred"}, []string{"no such pod"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -75,7 +75,7 @@ be in the cluster. For one that is, explain says more.
 
   # The same for a pod that is pending in the cluster
   kubectl get pod -n team my-pod -o yaml | amdctl fit --nodes nodes.yaml --pods pods.yaml --pod -`,
-		Args: cobra.NoArgs,
+		Args: noArguments,
 	}
 	flags := cmd.Flags()
 	addClusterFlags(cmd, &cluster)
@@ -117,9 +117,10 @@ be in the cluster. For one that is, explain says more.
 // addSchedulerFlags are the scheduler's own settings.
 func addSchedulerFlags(cmd *cobra.Command, config *string, options *amd.ScheduleOptions) {
 	flags := cmd.Flags()
-	flags.StringVar(config, "config", "", `file with the "amd" block of HAMi's device configuration`)
-	flags.StringVar(&options.GPUPolicy, "gpu-policy", annotations.PolicySpread, "the scheduler's --gpu-scheduler-policy")
-	flags.StringVar(&options.NodePolicy, "node-policy", annotations.PolicyBinpack, "the scheduler's --node-scheduler-policy")
+	flags.StringVar(config, "config", "", configHelp)
+	options.GPUPolicy, options.NodePolicy = annotations.PolicySpread, annotations.PolicyBinpack
+	flags.Var(policy{&options.GPUPolicy, annotations.GPUSchedulerPolicyKey}, "gpu-policy", "the scheduler's --gpu-scheduler-policy")
+	flags.Var(policy{&options.NodePolicy, annotations.NodeSchedulerPolicyKey}, "node-policy", "the scheduler's --node-scheduler-policy")
 }
 
 // fit answers for one pod. A pod that admission refuses is answered too.

@@ -74,18 +74,14 @@ func (f *clusterFlags) read(cmd *cobra.Command) ([]*corev1.Node, []*corev1.Pod, 
 			return nil, nil, err
 		}
 	}
-	return clusterOf(cmd, objects.Nodes, pods)
-}
-
-func clusterOf(cmd *cobra.Command, nodes []corev1.Node, pods []corev1.Pod) ([]*corev1.Node, []*corev1.Pod, error) {
-	if len(nodes) == 0 && len(pods) == 0 {
-		return nil, nil, errors.New("the cluster has no node and no pod")
-	}
-	if len(pods) == 0 {
+	switch {
+	case len(objects.Nodes) == 0:
+		return nil, nil, fmt.Errorf("--%s: %s: want the nodes of the cluster, found 0 nodes and %s", flag, path, count(len(objects.Pods), "pod"))
+	case len(pods) == 0:
 		note(cmd, "no pods were given: who holds what is not known")
-		return pointers(nodes), nil, nil
+		return pointers(objects.Nodes), nil, nil
 	}
-	return pointers(nodes), pointers(pods), nil
+	return pointers(objects.Nodes), pointers(pods), nil
 }
 
 // kubectlName is the program that reads the cluster.
@@ -111,7 +107,10 @@ func (f *clusterFlags) live(cmd *cobra.Command) ([]*corev1.Node, []*corev1.Pod, 
 		return nil, nil, err
 	}
 	noteSkipped(cmd, objects)
-	return clusterOf(cmd, objects.Nodes, objects.Pods)
+	if len(objects.Nodes) == 0 {
+		return nil, nil, fmt.Errorf("kubectl %s: want the nodes of the cluster, found 0 nodes and %s", strings.Join(args, " "), count(len(objects.Pods), "pod"))
+	}
+	return pointers(objects.Nodes), pointers(objects.Pods), nil
 }
 
 // kubectl runs kubectl and reads what it prints.

@@ -139,7 +139,7 @@ func TestLiveRefuses(t *testing.T) {
 	})
 	t.Run("an empty cluster", func(t *testing.T) {
 		fakeKubectl(t, `{"kind":"List","items":[]}`)
-		refused(t, "", args, "no node and no pod")
+		refused(t, "", args, "kubectl get nodes,pods", "0 nodes and 0 pods")
 	})
 	t.Run("no time", func(t *testing.T) {
 		fakeKubectl(t, "")

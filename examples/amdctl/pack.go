@@ -40,7 +40,7 @@ left without a CU, which would hang the queue. On RDNA, CUs come in pairs (WGPs)
 
   # 8 CUs of an RX 9060 XT
   amdctl pack --cus 32 --cus-per-wgp 2 --want 8`,
-		Args: cobra.NoArgs,
+		Args: noArguments,
 	}
 	flags := cmd.Flags()
 	flags.IntVar(&g.CUs, "cus", 0, "CUs of the GPU (required)")

@@ -1,6 +1,10 @@
 package main
 
-import "github.com/spf13/cobra"
+import (
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+)
 
 func newRoot(clock clock) *cobra.Command {
 	root := &cobra.Command{
@@ -30,7 +34,9 @@ devices to standard error; bad input ends with one line and exit code 1.`,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		SilenceUsage:  true,
 		SilenceErrors: true,
+		Version:       version(debug.ReadBuildInfo),
 	}
+	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(
 		newDiscover(),
 		newDecode(),

@@ -33,14 +33,25 @@ how many of the granted CUs are effective, how many masks leave an XCC without a
 CU and would hang their queue, how many pods are refused, and how useful what is
 left free stays.
 
+The rows of the table, one column for each policy:
+  granted, refused      pods that got CUs, and that found too few free
+  scattered, starved    refused although enough were free in all; masks that leave
+  half WGP              an XCC without a CU; masks with one CU of a pair
+  mean, p5              effective CUs of a mask in parts of those granted: mean,
+                        and the value that one mask in twenty does not reach
+  of bound              effective CUs in parts of what an idle GPU would give
+  of possible           ... of what the CUs free at that moment could give
+  ranges                ranges in a mask, mean
+  free usable           effective CUs in parts of the free CUs, mean over time
+
 The same flags give the same answer. -o csv and -o svg show it over time.
 
 Products: ` + strings.Join(productNames(), ", ") + `
-Policies: ` + strings.Join(policyNames(), ", "),
+Policies: ` + strings.Join(allPolicyNames(), ", "),
 		Example: `  amdctl simulate
   amdctl simulate --gpu mi355x --requests 100000 --min-percent 5 --max-percent 25
   amdctl simulate --cus 80 --xccs 4 --load 1.2 -o svg > plot.svg`,
-		Args: cobra.NoArgs,
+		Args: noArguments,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.product, "gpu", "mi300x", "product to simulate")
@@ -57,7 +68,7 @@ Policies: ` + strings.Join(policyNames(), ", "),
 	flags.Float64Var(&f.config.Lifetime, "lifetime", 0, "mean time a pod stays, in times between arrivals; 0 follows from --load")
 	flags.IntVar(&f.config.Samples, "samples", 100, "points over time for csv, svg and json")
 	out := addFormat(cmd, "table", "csv", "svg", "json")
-	for name, values := range map[string][]string{"gpu": productNames(), "policies": policyNames(), "rounding": {"plain", "balanced"}} {
+	for name, values := range map[string][]string{"gpu": productNames(), "policies": allPolicyNames(), "rounding": {"plain", "balanced"}} {
 		// The error is a second registration of the same flag.
 		_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 	}
@@ -145,6 +156,11 @@ func productNames() []string {
 		names = append(names, p.Name)
 	}
 	return names
+}
+
+// allPolicyNames are those there are; policyNames is compared if none is named.
+func allPolicyNames() []string {
+	return []string{simulate.Pack().Name, simulate.PackBalanced().Name, simulate.LowestFirst().Name, simulate.LowestFirstWhole().Name}
 }
 
 func policyNames() []string {

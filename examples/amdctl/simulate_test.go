@@ -81,6 +81,28 @@ func TestSimulateGPUs(t *testing.T) {
 	}
 }
 
+// The help explains each row of the table and names each policy.
+func TestSimulateHelpExplainsTheTable(t *testing.T) {
+	help := ok(t, "", "simulate", "-h").stdout
+	_, rows, _ := strings.Cut(ok(t, "", "simulate", "--requests", "50", "--policies", strings.Join(allPolicyNames(), ",")).stdout, "\n")
+	heading, rows, _ := strings.Cut(rows, "\n")
+	for _, policy := range strings.Fields(heading) {
+		if !strings.Contains(help, policy+",") && !strings.Contains(help, policy+"\n") {
+			t.Errorf("the help does not name policy %s", policy)
+		}
+	}
+	named := 0
+	for line := range strings.Lines(rows) {
+		name := strings.TrimSpace(line[:15])
+		if named++; !strings.Contains(help, "\n  "+name) && !strings.Contains(help, ", "+name+" ") {
+			t.Errorf("the help does not explain %q", name)
+		}
+	}
+	if named < 11 || len(strings.Fields(heading)) != 4 {
+		t.Errorf("%d rows for policies %s", named, heading)
+	}
+}
+
 func TestSimulateFewPods(t *testing.T) {
 	for _, format := range []string{"table", "csv", "svg", "json"} {
 		ok(t, "", "simulate", "--requests", "1", "-o", format)

@@ -48,11 +48,11 @@ or when the input cannot be read.
   # All errors of one node
   amdctl verify --cluster cluster.yaml -o json |
     jq -r '.problems[] | select(.severity == "error" and .node == "n1") | .detail'`,
-		Args: cobra.NoArgs,
+		Args: noArguments,
 	}
 	addClusterFlags(cmd, &cluster)
 	flags := cmd.Flags()
-	flags.StringVar(&config, "config", "", `file with the "amd" block of HAMi's device configuration`)
+	flags.StringVar(&config, "config", "", configHelp)
 	flags.StringVar(&at, "at", "", "when the files were written, in RFC 3339; now if not given")
 	flags.DurationVar(&lockTimeout, "lock-timeout", 0, "the scheduler's --node-lock-timeout (5m if not given)")
 	flags.BoolVar(&list, "list", false, "print what each kind of problem means and its remedy, and read no cluster")
