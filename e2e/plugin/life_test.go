@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/Project-HAMi/hami-amd/annotations"
@@ -92,7 +93,7 @@ func (l *life) step(i int) string {
 		l.StartPlugin()
 		return "kill the plugin"
 	default:
-		return l.restartKubelet(n == 99)
+		return l.restartKubelet(kubelet.RestartOptions{Reboot: n >= 98, Forget: n == 99})
 	}
 }
 
@@ -153,29 +154,42 @@ func (l *life) container(name string) corev1.Container {
 	return node.Slice(name, count, 1+l.random.Int64N(50), 256+l.random.Int64N(8192))
 }
 
-// restartKubelet keeps what kubelet has written down. It rejects pods whose init
-// containers had GPUs, by itself: it takes such a container for one it has not
-// allocated yet.
-func (l *life) restartKubelet(reboot bool) string {
+// restartKubelet has kubelet admit all pods again. Those that are not rejected
+// get what they had. It rejects pods whose init containers had GPUs, by itself:
+// it takes such a container for one it has not allocated yet. Without its
+// checkpoint it rejects those that the plugin cannot tell from others.
+func (l *life) restartKubelet(o kubelet.RestartOptions) string {
 	l.Helper()
 	ctx, cancel := l.Timeout()
 	defer cancel()
-	rejections, err := l.Kubelet.Restart(ctx, kubelet.RestartOptions{Reboot: reboot, BeforePods: func() error { l.WaitReady(); return nil }})
+	o.BeforePods = func() error { l.WaitReady(); return nil }
+	rejections, err := l.Kubelet.Restart(ctx, o)
 	if err != nil {
 		l.Fatal(err)
 	}
+	rejected := make(map[string]error)
 	for _, r := range rejections {
-		gone := func(list []*node.Served) (left []*node.Served) {
-			for _, s := range list {
-				if s.Pod.Name != r.Pod.Name {
-					left = append(left, s)
-				} else if len(s.Pod.Spec.InitContainers) == 0 {
-					l.Error(r)
+		rejected[r.Pod.Name] = r
+	}
+	settle := func(list []*node.Served) (left []*node.Served) {
+		for _, s := range list {
+			if err := rejected[s.Pod.Name]; err != nil {
+				if len(s.Pod.Spec.InitContainers) == 0 && !o.Forget {
+					l.Error(err)
+				}
+				continue
+			}
+			left = append(left, s)
+			if o.Reboot {
+				before := s.Containers
+				l.Rerun(s)
+				if diff := cmp.Diff(before, s.Containers); diff != "" {
+					l.Errorf("pod %s (-before +after):\n%s", s.Pod.Name, diff)
 				}
 			}
-			return left
 		}
-		l.pods, l.pending = gone(l.pods), gone(l.pending)
+		return left
 	}
-	return fmt.Sprintf("restart kubelet, reboot %v: %d rejections", reboot, len(rejections))
+	l.pods, l.pending = settle(l.pods), settle(l.pending)
+	return fmt.Sprintf("restart kubelet, reboot %v, checkpoint lost %v: %d rejections", o.Reboot, o.Forget, len(rejections))
 }
