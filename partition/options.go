@@ -53,7 +53,7 @@ func (o RegisterOptions) Validate() error {
 	case math.IsNaN(o.MemoryScaling) || math.IsInf(o.MemoryScaling, 0) || o.MemoryScaling < 0:
 		return fmt.Errorf("memory scaling %v: want a number above 0", o.MemoryScaling)
 	case !isNodeName(o.NodeName):
-		return fmt.Errorf("node name %s: want a Kubernetes node name", quoted(o.NodeName))
+		return fmt.Errorf("node name %s: want a Kubernetes node name: lower-case letters, digits, \"-\" and \".\"", quoted(o.NodeName))
 	}
 	_, err := parseExclude(o.Exclude)
 	return err

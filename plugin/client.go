@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -21,7 +22,9 @@ func NewClient(kubeconfig string) (rest.Interface, error) {
 		err error
 	)
 	if kubeconfig == "" {
-		cfg, err = rest.InClusterConfig()
+		if cfg, err = rest.InClusterConfig(); errors.Is(err, rest.ErrNotInCluster) {
+			err = fmt.Errorf("this is no pod of a cluster: want -kubeconfig, or -standalone to work without an API server (%w)", err)
+		}
 	} else {
 		cfg, err = clientcmd.BuildConfigFromFlags("", kubeconfig)
 	}

@@ -119,7 +119,7 @@ type Config struct {
 // reads nothing.
 func (c Config) Validate() error {
 	if c.NodeName == "" && !c.Standalone {
-		return errors.New("NODE_NAME is not set: want the Kubernetes name of this node")
+		return errors.New("NodeName is not set: want the Kubernetes name of this node")
 	}
 	if _, _, _, err := partition.ResolveOperatingMode(c.OperatingMode, ""); err != nil {
 		return err

@@ -53,6 +53,9 @@ func ParseArgs(args []string, getenv func(string) string) (Config, error) {
 			}
 		}
 	}
+	if c.NodeName == "" && !c.Standalone {
+		return Config{}, errors.New("NODE_NAME is not set: want the Kubernetes name of this node")
+	}
 	if err := c.Validate(); err != nil {
 		return Config{}, err
 	}
@@ -87,7 +90,7 @@ func (v *flagValue) Set(s string) error {
 
 // Usage writes the help text of a program that is called so.
 func Usage(w io.Writer, program string) {
-	fmt.Fprintf(w, "%s is the HAMi device plugin for AMD GPUs.\n\nUsage: %s [flags]\n", program, program)
+	fmt.Fprintf(w, "%s is the HAMi device plugin for AMD GPUs.\n\nUsage: %s [flags]\n       %s -version\n", program, program, program)
 	section := func(title string, in func(Setting) bool) {
 		fmt.Fprintf(w, "\n%s\n", title)
 		for _, s := range Settings() {

@@ -99,7 +99,7 @@ func TestParseArgsRefuses(t *testing.T) {
 		"a flag without its value":        {args: []string{"-pulse"}, want: "bad command line: flag needs an argument: -pulse", usage: true},
 
 		"no node name":                    {env: map[string]string{}, want: "NODE_NAME is not set: want the Kubernetes name of this node"},
-		"a node name that is none":        {env: map[string]string{"NODE_NAME": "Node 1"}, want: `node name "Node 1": want a Kubernetes node name`},
+		"a node name that is none":        {env: map[string]string{"NODE_NAME": "Node 1"}, want: `node name "Node 1": want a Kubernetes node name: lower-case letters, digits, "-" and "."`},
 		"a negative split count":          {args: []string{"-split_count=-1"}, want: "split count -1: want 0 to 1024"},
 		"a huge split count":              {args: []string{"-split_count=1025"}, want: "split count 1025: want 0 to 1024"},
 		"a split count that is no number": {args: []string{"-split_count=0x10"}, want: `-split_count: want a whole number, found "0x10"`},

@@ -133,7 +133,7 @@ func TestNewRefuses(t *testing.T) {
 		cfg  Config
 		want string
 	}{
-		"a bad configuration":     {Config{}, "NODE_NAME is not set: want the Kubernetes name of this node"},
+		"a bad configuration":     {Config{}, "NodeName is not set: want the Kubernetes name of this node"},
 		"no client":               {Config{NodeName: "node-1"}, "no client for the API server: want one, except in standalone mode"},
 		"no such file":            {file(filepath.Join(dir, "none")), "node settings: open " + dir + "/none: no such file or directory"},
 		"a folder for a file":     {file(dir), "node settings " + dir + ": read " + dir + ": is a directory"},

@@ -49,7 +49,7 @@ func sharing() []Setting {
 			Usage: "cu slices whole GPUs by CU. partition uses the hardware compute partitions of Instinct GPUs. The node annotation hami.io/amd-operating-mode outranks it.",
 			set:   textSetting(func(c *Config) *string { return &c.OperatingMode })},
 		{Variable: "COMPUTE_PARTITION", Value: "dp.computePartition",
-			Usage: "In partition mode, the compute partition (spx, dpx, qpx or cpx) that idle GPUs are switched to at startup. The node annotation hami.io/amd-compute-partition outranks it.",
+			Usage: "In partition mode, the compute partition (spx, dpx, qpx or cpx; tpx on a GPU that has it) that idle GPUs are switched to at startup. The node annotation hami.io/amd-compute-partition outranks it.",
 			set:   textSetting(func(c *Config) *string { return &c.ComputePartition })},
 		{Flag: "allocator_policy", Value: "dp.allocatorPolicy", Default: "besteffort",
 			Usage: "How kubelet picks GPUs for multi-GPU pods: besteffort (the same as binpack, the closest GPUs) or spread (the farthest GPUs).",

@@ -17,6 +17,7 @@ import (
 
 	"k8s.io/klog/v2"
 
+	"github.com/Project-HAMi/hami-amd/internal/version"
 	"github.com/Project-HAMi/hami-amd/plugin"
 )
 
@@ -31,6 +32,10 @@ func main() {
 // run is the whole program but for the process: it returns the exit code. 2 is
 // a command line that is not understood, 1 is everything else that went wrong.
 func run(ctx context.Context, program string, args []string, getenv func(string) string, stdout, stderr io.Writer) int {
+	if len(args) == 1 && (args[0] == "-version" || args[0] == "--version") {
+		fmt.Fprintln(stdout, program, version.String())
+		return 0
+	}
 	cfg, err := plugin.ParseArgs(args, getenv)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
@@ -39,6 +44,8 @@ func run(ctx context.Context, program string, args []string, getenv func(string)
 	case errors.Is(err, plugin.ErrUsage):
 		fmt.Fprintf(stderr, "%s: %v\n\n", program, err)
 		plugin.Usage(stderr, program)
+		// Once more, for whoever sees the end of a log.
+		fmt.Fprintf(stderr, "\n%s: %v\n", program, err)
 		return 2
 	case err == nil:
 		err = serve(ctx, cfg)
@@ -71,5 +78,6 @@ func serve(ctx context.Context, cfg plugin.Config) error {
 	if err != nil {
 		return err
 	}
+	deps.Log.Info("Starting", "version", version.String(), "node", cfg.NodeName)
 	return p.Run(ctx)
 }

@@ -41,15 +41,25 @@ func parse(args []string, stderr io.Writer) (*config, int) {
 	klog.InitFlags(klogFlags)
 	flags.Var(klogFlags.Lookup("v").Value, "v", "log verbosity")
 
+	flags.Usage = func() {
+		fmt.Fprintf(stderr, "Usage of %s:\n", program)
+		flags.PrintDefaults()
+		fmt.Fprintf(stderr, "  -version\n    \tprint the version and end\n\nEnvironment variable:\n  NODE_NAME\n    \tthe Kubernetes name of this node; required\n")
+	}
+	// What is wrong stands above the usage, and below it for whoever sees the end
+	// of a log.
 	refuse := func(format string, args ...any) (*config, int) {
-		fmt.Fprintf(stderr, "%s: %s\n", program, fmt.Sprintf(format, args...))
+		problem := fmt.Sprintf("%s: %s\n", program, fmt.Sprintf(format, args...))
+		io.WriteString(stderr, problem)
 		flags.Usage()
+		io.WriteString(stderr, "\n"+problem)
 		return nil, 2
 	}
 	switch err := flags.Parse(args); {
 	case err == flag.ErrHelp:
 		return nil, 0
-	case err != nil:
+	case err != nil: // the problem and the usage are printed
+		fmt.Fprintf(stderr, "\n%s: %v\n", program, err)
 		return nil, 2
 	case flags.NArg() > 0:
 		return refuse("want flags only, found %q", flags.Arg(0))

@@ -20,18 +20,24 @@ import (
 
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
+
+	"github.com/Project-HAMi/hami-amd/internal/version"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	code := run(ctx, os.Args[1:], os.Getenv, os.Stderr)
+	code := run(ctx, os.Args[1:], os.Getenv, os.Stdout, os.Stderr)
 	stop()
 	os.Exit(code)
 }
 
 // run is the whole program but for the process. It returns the exit code: 2 for
 // a command line it does not understand, 1 for anything else that fails.
-func run(ctx context.Context, args []string, getenv func(string) string, stderr io.Writer) int {
+func run(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) int {
+	if len(args) == 1 && (args[0] == "-version" || args[0] == "--version") {
+		fmt.Fprintln(stdout, program, version.String())
+		return 0
+	}
 	c, code := parse(args, stderr)
 	if c == nil {
 		return code
@@ -59,6 +65,6 @@ func start(ctx context.Context, c *config, node string) error {
 	if err != nil {
 		return fmt.Errorf("metrics_bind_address: %w", err)
 	}
-	klog.InfoS("Serving metrics", "node", node, "address", l.Addr().String())
+	klog.InfoS("Serving metrics", "version", version.String(), "node", node, "address", l.Addr().String())
 	return serve(ctx, c, node, client, l)
 }

@@ -52,12 +52,18 @@ func TestRunRefuses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var stderr bytes.Buffer
-			if code := run(t.Context(), tt.args, tt.env, &stderr); code != tt.code {
+			if code := run(t.Context(), tt.args, tt.env, io.Discard, &stderr); code != tt.code {
 				t.Errorf("exit code %d, want %d", code, tt.code)
 			}
 			got := stderr.String()
 			if !strings.HasPrefix(got, tt.want) || strings.Contains(got, "Usage of") != tt.usage {
 				t.Errorf("standard error:\n%swant %q, usage %t", got, tt.want, tt.usage)
+			}
+			if first, _, _ := strings.Cut(got, "\n"); tt.code == 2 && !strings.HasSuffix(got, strings.TrimPrefix(first, "k8s-vgpu-monitor: ")+"\n") {
+				t.Errorf("the last line is not what is wrong:\n%s", got)
+			}
+			if tt.usage && !strings.Contains(got, "NODE_NAME") {
+				t.Errorf("the usage does not say that NODE_NAME is required:\n%s", got)
 			}
 			if !tt.usage && strings.Count(got, "\n") != 1 {
 				t.Errorf("standard error has not one line:\n%s", got)
@@ -153,7 +159,7 @@ func TestRunWithoutAnAPIServer(t *testing.T) {
 		ended <- run(ctx, []string{
 			"-kubeconfig", kubeconfig(t, "http://127.0.0.1:1"), "-metrics_bind_address", address.String(),
 			"-sysfs_root", fixturetest.Machine(t, "rx7900xtx"), "-cgroup_root", t.TempDir(), "-host_hook_path", t.TempDir(),
-		}, func(string) string { return "n" }, &stderr)
+		}, func(string) string { return "n" }, io.Discard, &stderr)
 	}()
 	for range 1000 {
 		if conn, err := net.Dial("tcp", address.String()); err == nil {
@@ -190,5 +196,24 @@ func TestProblemsAreLoggedOnce(t *testing.T) {
 		if n := strings.Count(log, text); n != want {
 			t.Errorf("%q is logged %d times, want %d:\n%s", text, n, want, log)
 		}
+	}
+}
+
+// A name that is no node's is logged without anybody asking for metrics.
+func TestWrongNodeNameIsLogged(t *testing.T) {
+	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))
+	p := problems{log: logger}
+	watch := monitor.NewWatch(fake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}), "m", monitor.WatchOptions{})
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { defer close(ended); watch.Run(ctx) }()
+	p.start(ctx, watch)
+	_, err := watch.Node()
+	p.report([]error{err}) // the first collection finds the same
+	cancel()
+	<-ended
+	log := logger.GetSink().(ktesting.Underlier).GetBuffer().String()
+	if n := strings.Count(log, `node "m": there is none`) + strings.Count(log, `node \"m\": there is none`); n != 1 {
+		t.Errorf("logged %d times, want once:\n%s", n, log)
 	}
 }
