@@ -73,7 +73,8 @@ type podReader struct {
 	usage []dmem.Usage
 }
 
-// memories reads the memory of a container that runs. What is used comes from
+// memories reads the memory of a container. One that does not run was granted
+// it all the same, and uses none. What is used comes from
 // the kernel where it counts the container's memory, else from the hook's
 // region. The limit is the grant, where the kernel or the hook holds the
 // container to it: a whole GPU has none.
@@ -82,6 +83,12 @@ func (r *podReader) memories(ctr *container) (list []memory, problems []error) {
 		problems = append(problems, fmt.Errorf("container %q: %w", ctr.name, err))
 	}
 	accounts := accounts(ctr.holdings, r.regions)
+	if ctr.id == "" {
+		for i := range accounts {
+			list = append(list, accounts[i].memory())
+		}
+		return list, nil
+	}
 	var own []dmem.Usage
 	for _, a := range accounts {
 		if a.region != "" {

@@ -13,7 +13,7 @@ import (
 // podResult is what was read about a pod.
 type podResult struct {
 	containers []container
-	memories   [][]memory // of each container, nil if it does not run
+	memories   [][]memory // of each container
 	problems   []error
 }
 
@@ -66,9 +66,6 @@ func (c *Collector) readPod(pod *corev1.Pod, known *devices, regions map[string]
 		}
 	}
 	for i := range r.containers {
-		if r.containers[i].id == "" {
-			continue
-		}
 		var problems []error
 		r.memories[i], problems = reader.memories(&r.containers[i])
 		r.problems = append(r.problems, problems...)

@@ -17,6 +17,7 @@ import (
 const (
 	usedBytes  = "hami_vgpu_memory_used_bytes"
 	limitBytes = "hami_vgpu_memory_limit_bytes"
+	grantBytes = "hami_vgpu_memory_granted_bytes"
 	heldCUs    = "hami_vgpu_compute_units"
 	effective  = "hami_vgpu_effective_compute_units"
 )
@@ -172,6 +173,18 @@ func TestMemory(t *testing.T) {
 			r.wantProblems()
 		})
 	}
+}
+
+// What a container was granted is its own before it runs, and while it does not.
+func TestGrantOfContainerThatDoesNotRun(t *testing.T) {
+	r := newRig(t, "rx9060xt", partition.ModeCU)
+	pod := r.pod("p", []annotations.Grant{r.grant(0, 4096, 8)})
+	pod.Status.ContainerStatuses = nil
+	r.wantSeries(lines(
+		heldCUs+labels("p", "c0", "0", "D0")+"8",
+		grantBytes+labels("p", "c0", "0", "D0")+"4.294967296e+09",
+	), heldCUs, grantBytes, limitBytes, usedBytes)
+	r.wantProblems()
 }
 
 // A GPU that is held whole has no limit; what is used of it counts all the same.
