@@ -141,7 +141,7 @@ func (d *devices) again(ctx context.Context, onChange func(prev, next *snapshot)
 		return
 	}
 	for _, c := range changes {
-		d.log.Info("A device changed: " + c.String())
+		d.logChange(c)
 	}
 	if d.cdi != nil {
 		if err := d.cdi.ensure(next); err != nil { // Allocate tries again

@@ -481,3 +481,14 @@ func TestNotesAreLoggedOnce(t *testing.T) {
 		t.Errorf("the topology is there %d times:\n%s", n, logs)
 	}
 }
+
+// A node without GPUs says so, and what would have to be there.
+func TestNoGPU(t *testing.T) {
+	deps, logs := testLogger(t)
+	if err := newDevices(machineConfig(t, "empty"), partition.ModeCU, deps.Log).start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if countOf(logs, "No AMD GPU is on this node") != 1 || countOf(logs, "null") != 0 {
+		t.Errorf("the log of a node without GPUs:\n%s", logs)
+	}
+}

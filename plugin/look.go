@@ -101,12 +101,26 @@ func (d *devices) logNotes(notes []string) {
 
 // logFirst says what the node has. Later looks log what changed.
 func (d *devices) logFirst(s *snapshot) {
-	d.log.Info("Found the node's devices", "gpus", len(s.Inventory.GPUs), "registered", len(s.Devices), "resources", partition.Resources(s.Devices))
+	resources := append([]string{}, partition.Resources(s.Devices)...) // not null in the log
+	d.log.Info("Found the node's devices", "gpus", len(s.Inventory.GPUs), "registered", len(s.Devices), "resources", resources)
+	if len(s.Inventory.GPUs)+len(s.Inventory.Skipped) == 0 {
+		d.log.Info("No AMD GPU is on this node, or the amdgpu driver is not loaded: it is looked for again", "kfd", d.cfg.sysfs()+"/class/kfd")
+	}
 	for i := range s.Devices {
 		if r := &s.Devices[i]; !r.Health {
-			d.log.Info("A device is unhealthy", "device", r.ID, "bdf", r.GPU.BDF, "reason", r.Unhealthy)
+			d.log.Error(nil, "A device is unhealthy", "device", r.ID, "bdf", r.GPU.BDF, "reason", r.Unhealthy)
 		}
 	}
+}
+
+// logChange logs what is worse than before as an error.
+func (d *devices) logChange(c partition.Change) {
+	text := "A device changed: " + c.String()
+	if c.Kind == partition.Vanished || c.Kind == partition.HealthChanged && c.To != "" {
+		d.log.Error(nil, text)
+		return
+	}
+	d.log.Info(text)
 }
 
 // logTopology is what log level 4 adds.

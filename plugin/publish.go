@@ -141,7 +141,14 @@ func (p *publisher) notice(node *corev1.Node, s *snapshot, holders func() map[st
 	p.states.update(s)
 	events = append(events, p.states.due(p.now())...)
 	for _, e := range events {
-		p.log.Info(e.message, "reason", e.reason)
+		switch {
+		case e.reason == eventUnhealthy || e.reason == eventRecovered:
+			// Logged when it was found, and the event may come much later.
+		case e.kind == corev1.EventTypeWarning:
+			p.log.Error(nil, e.message, "reason", e.reason)
+		default:
+			p.log.Info(e.message, "reason", e.reason)
+		}
 		p.events.node(e.kind, e.reason, e.message)
 	}
 }

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
+	"os"
 	"strings"
 	"time"
 
@@ -74,6 +76,10 @@ func list(ctx context.Context, opts Options) (Verdicts, error) {
 	}
 	if timeout <= 0 {
 		timeout = DefaultTimeout
+	}
+	// Most nodes have no exporter, and gRPC has a lot to say about that.
+	if _, err := os.Lstat(socket); errors.Is(err, fs.ErrNotExist) {
+		return Verdicts{}, fmt.Errorf("it is not installed or has not started: no socket %q", socket)
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()

@@ -176,15 +176,16 @@ func TestListFailuresAreNoVerdict(t *testing.T) {
 
 func TestListWithoutExporter(t *testing.T) {
 	dir := t.TempDir()
-	for name, socket := range map[string]string{
-		"no socket":   filepath.Join(dir, "absent"),
-		"no folder":   filepath.Join(dir, "absent", "absent"),
-		"a folder":    dir,
-		"a long path": filepath.Join(dir, strings.Repeat("x", 200)),
+	const none = "it is not installed or has not started: no socket "
+	for name, tt := range map[string]struct{ socket, want string }{
+		"no socket":   {filepath.Join(dir, "absent"), none},
+		"no folder":   {filepath.Join(dir, "absent", "absent"), none},
+		"a folder":    {dir, "Unavailable"},
+		"a long path": {filepath.Join(dir, strings.Repeat("x", 200)), none},
 	} {
 		t.Run(name, func(t *testing.T) {
-			v, err := exporter.List(t.Context(), exporter.Options{Socket: socket})
-			checkNoVerdict(t, v, err, "Unavailable")
+			v, err := exporter.List(t.Context(), exporter.Options{Socket: tt.socket})
+			checkNoVerdict(t, v, err, tt.want)
 		})
 	}
 }
