@@ -1,11 +1,24 @@
 package draw
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
 
 // A row is the CUs that are drawn side by side, in groups.
 type row struct {
 	label  string
+	last   string // the number of the last row that it stands for, if there are several
 	groups []group
+}
+
+// name is "XCC 0", or "XCC 0-3" for several.
+func (r row) name() string {
+	if r.last == "" {
+		return r.label
+	}
+	return r.label + "-" + r.last
 }
 
 type group struct {
@@ -61,6 +74,28 @@ func labelled(name string, count int, groupName string, groups int) []row {
 		}
 	}
 	return rows
+}
+
+// merged puts neighbouring rows that look the same together. Rows without a place,
+// which start at a CU, stay as they are.
+func merged(rows []row, owners []int) []row {
+	var list []row
+	for _, r := range rows {
+		name, number, _ := strings.Cut(r.label, " ")
+		if n := len(list); n > 0 && name != "CU" && alike(list[n-1], r, owners) {
+			list[n-1].last = number
+			continue
+		}
+		list = append(list, r)
+	}
+	return list
+}
+
+// alike reports whether two rows show the same.
+func alike(a, b row, owners []int) bool {
+	return slices.EqualFunc(a.groups, b.groups, func(a, b group) bool {
+		return slices.EqualFunc(a.cus, b.cus, func(a, b int) bool { return owners[a] == owners[b] })
+	})
 }
 
 // A line is part of a row, as wide as there is room. A cell is a CU, or cellGap

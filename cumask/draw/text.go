@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -13,6 +14,7 @@ import (
 type TextOptions struct {
 	Width int  // columns; 0 means 80, and below 24 nothing gets narrower
 	Color bool // colours of a terminal (ANSI, 256 colours), besides the letters
+	Merge bool // neighbouring XCCs or shader engines that look the same on one line
 }
 
 const (
@@ -27,7 +29,7 @@ func Text(w io.Writer, gpu GPU, opt TextOptions) error {
 	if err := gpu.Geometry.Validate(); err != nil {
 		return fmt.Errorf("drawing %q: %w", plain(gpu.Name), err)
 	}
-	t := text{GPU: gpu, w: bufio.NewWriter(w), width: opt.Width, color: opt.Color}
+	t := text{GPU: gpu, w: bufio.NewWriter(w), width: opt.Width, color: opt.Color, merge: opt.Merge}
 	if t.width == 0 {
 		t.width = defaultWidth
 	}
@@ -44,6 +46,7 @@ type text struct {
 	w     *bufio.Writer
 	width int
 	color bool
+	merge bool
 }
 
 // line writes one line without blanks at its end, cut to the width.
@@ -70,11 +73,17 @@ func (t *text) wrapped(s, sep string) {
 // cus writes the CUs, on lines as wide as there is room.
 func (t *text) cus() {
 	rows, owners := t.rows(), t.owners()
+	if t.merge {
+		rows = merged(rows, owners)
+	}
 	label := 0
 	for _, r := range rows {
-		label = max(label, len(r.label))
+		label = max(label, len(r.name()))
 	}
-	const note = 11 // "  1024 free"
+	note := 11 // "  1024 free"
+	if slices.ContainsFunc(rows, func(r row) bool { return r.last != "" }) {
+		note += len(" each")
+	}
 	indent := label + 2
 	lines := wrap(rows, t.width-indent)
 	wide := 0
@@ -88,7 +97,7 @@ func (t *text) cus() {
 	for _, l := range lines {
 		name, free := "", 0
 		if l.first {
-			name = rows[l.row].label
+			name = rows[l.row].name()
 		}
 		fmt.Fprintf(t.w, "%-*s", indent, name)
 		cells := make([]int, len(l.cells))
@@ -104,6 +113,9 @@ func (t *text) cus() {
 		t.cells(cells)
 		if notes {
 			fmt.Fprintf(t.w, "%*s%4d free", wide-len(l.cells)+2, "", free)
+			if rows[l.row].last != "" {
+				fmt.Fprint(t.w, " each")
+			}
 		}
 		fmt.Fprintln(t.w)
 	}

@@ -161,6 +161,51 @@ CU 0  ..bb
 	}
 }
 
+func TestTextMerged(t *testing.T) {
+	for name, tc := range map[string]struct {
+		gpu   GPU
+		width int
+		want  string
+	}{
+		"xccs": {busy, 0, `GPU 0, AMD Instinct MI300X
+304 CUs on 8 XCCs, 187 free, shader engines nominal
+         SE 0       SE 1       SE 2      SE 3
+XCC 0-1  aaab...... aa!b..c... aabb..... aab......    22 free each
+XCC 2    aaab...... aa!b..c... aab...... aab......    23 free
+XCC 3    aaab...... aa!b...... aab...... aab......    24 free
+XCC 4-5  aaab...... aabb...... aab...... aab......    24 free each
+XCC 6-7  aa!b...... aabb...... aab...... aab......    24 free each
+`},
+		"shader engines": {GPU{Name: "g", Geometry: rx7900xtx, Holders: []Holder{{"a", cumask.Range(0, 23)}}}, 0, `g
+96 CUs in 48 WGPs, 72 free
+        SA 0     SA 1
+SE 0-5  aa...... aa......
+`},
+		"no place, two rows alike": {GPU{Name: "g", Geometry: cumask.Geometry{CUs: 64}}, 0, `g
+64 CUs, 64 free
+CU 0   ................................
+CU 32  ................................
+`},
+		"narrow": {GPU{Name: "g", Geometry: mi300x}, 32, `g
+304 CUs on 8 XCCs, 304 free,
+shader engines nominal
+XCC 0-7  .......... ..........
+         ......... .........
+`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := draw(t, tc.gpu, TextOptions{Width: tc.width, Merge: true})
+			if !strings.HasPrefix(got, tc.want) {
+				t.Errorf("Text =\n%s, want it to begin with\n%s", got, tc.want)
+			}
+			_, legend, _ := strings.Cut(got, "\n a  ")
+			if _, want, _ := strings.Cut(draw(t, tc.gpu, TextOptions{Width: tc.width}), "\n a  "); legend != want {
+				t.Errorf("legend %q, want %q", legend, want)
+			}
+		})
+	}
+}
+
 func TestTextColours(t *testing.T) {
 	gpu := GPU{Name: "g", Geometry: cumask.Geometry{CUs: 4}, Holders: []Holder{{"a", cumask.Of(0, 2)}, {"b", cumask.Of(2)}}}
 	want := "g\n4 CUs, 2 free\n" +
@@ -191,7 +236,7 @@ func TestTextKeepsItsWidth(t *testing.T) {
 	for _, g := range shapes {
 		gpu := GPU{Name: strings.Repeat("long name ", 30), Geometry: g, Holders: []Holder{{strings.Repeat("n", 200), cumask.Range(0, g.CUs/2)}}}
 		for width := 1; width < 200; width += 3 {
-			for line := range strings.Lines(draw(t, gpu, TextOptions{Width: width})) {
+			for line := range strings.Lines(draw(t, gpu, TextOptions{Width: width, Merge: width%2 == 0})) {
 				line = strings.TrimSuffix(line, "\n")
 				if utf8.RuneCountInString(line) > max(width, minWidth) || strings.HasSuffix(line, " ") {
 					t.Fatalf("%+v in %d columns: line %q", g, width, line)
