@@ -145,6 +145,20 @@ func (c *cluster) memoryOnly(id string) []string {
 	return all
 }
 
+// whole is the pod that holds all of a device, "" where none does.
+func (c *cluster) whole(id string) string {
+	for _, holding := range c.holdings() {
+		for _, h := range holding.Holdings {
+			for _, d := range c.registered {
+				if d.ID == id && h.UUID == id && h.CUs == d.Devcore && h.MemoryMiB == d.Devmem {
+					return holding.Name
+				}
+			}
+		}
+	}
+	return ""
+}
+
 // holdings are the scheduler's books.
 func (c *cluster) holdings() []amd.PodHolding {
 	ledger := amd.NewLedger(c.devices)

@@ -7,14 +7,20 @@ import (
 	"github.com/Project-HAMi/hami-amd/internal/podspec"
 )
 
-// holders draws who holds which CUs of each GPU.
+// holders draws who holds which CUs of each GPU. One that a container has whole
+// takes a line.
 func (r *report) holders(c *cluster) {
-	r.title("3. Who holds which compute units")
+	r.title("4. Who holds which compute units")
+	r.line("  ", "A letter is a CU. Work groups go round-robin over the XCCs, so the XCC with")
+	r.line("  ", "the fewest CUs sets the pace: effective CUs are XCCs x the fewest on any.")
+	r.line("  ", "Some CUs are fused off, and the kernel does not say in which shader engines,")
+	r.line("  ", "so the columns are nominal.")
 	occupancy := c.occupancy()
-	for i, d := range c.registered {
-		if i > 0 {
-			r.line("", "")
+	for _, d := range c.registered {
+		if holder := c.whole(d.ID); holder != "" {
+			continue
 		}
+		r.line("", "")
 		gpu := draw.GPU{
 			Name:     fmt.Sprintf("GPU %d  %s  %s", d.Index, d.GPU.BDF, d.Type),
 			Geometry: d.Nodes[0].Geometry, // with the shader engines, which the annotation does not name
@@ -29,10 +35,16 @@ func (r *report) holders(c *cluster) {
 			r.line(" -  ", pod)
 		}
 	}
+	r.line("", "")
+	for _, d := range c.registered {
+		if holder := c.whole(d.ID); holder != "" {
+			r.line("", fmt.Sprintf("GPU %d  %s  %s  whole: %s", d.Index, d.GPU.BDF, d.Type, holder))
+		}
+	}
 }
 
 func (r *report) draw(gpu draw.GPU) {
 	if r.err == nil {
-		r.err = draw.Text(r.w, gpu, draw.TextOptions{Width: r.term.width, Color: r.term.color})
+		r.err = draw.Text(r.w, gpu, draw.TextOptions{Width: r.term.width, Color: r.term.color, Merge: true})
 	}
 }

@@ -54,11 +54,12 @@ func discoverNode() (c *cluster, err error) {
 // write prints what happened.
 func write(w io.Writer, term terminal, c *cluster, placements []placement) error {
 	r := &report{w: w, term: term}
+	r.summary(c, placements)
 	r.registration(c)
+	r.legend(placements)
 	for _, p := range placements {
 		r.placement(c, p)
 	}
 	r.holders(c)
-	r.summary(c, placements)
 	return r.err
 }

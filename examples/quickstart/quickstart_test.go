@@ -2,13 +2,19 @@ package main
 
 import (
 	"errors"
+	"flag"
 	"os"
+	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 	"unicode/utf8"
 
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/Project-HAMi/hami-amd/annotations"
 	"github.com/Project-HAMi/hami-amd/cumask"
 	"github.com/Project-HAMi/hami-amd/examples/pods"
 	"github.com/Project-HAMi/hami-amd/internal/fixture/fixturetest"
@@ -90,6 +96,7 @@ func TestOutputTellsTheWholeStory(t *testing.T) {
 	for _, want := range []string{
 		"hami.io/node-amd-register", "hami.io/amd-devices-allocated", "hami.io/amd-cu-allocated",
 		"ROCR_VISIBLE_DEVICES=GPU-", "HIP_VISIBLE_DEVICES=0,1", "HSA_CU_MASK=0:", "HIP_DEVICE_MEMORY_LIMIT_1=",
+		"HIP_DEVICE_MEMORY_SHARED_CACHE=", "LD_AUDIT=", "defaultCores: 0", "effective CUs are", "columns are nominal",
 		"/dev/kfd", "memory only", "whole", "CardInsufficientMemory", "11 of 12 pods are placed",
 	} {
 		if !strings.Contains(out, want) {
@@ -108,6 +115,59 @@ func TestOutputTellsTheWholeStory(t *testing.T) {
 	c, placements := place(t)
 	if again := output(t, terminal{width: 100}, c, placements); again != out {
 		t.Error("a second run prints something else")
+	}
+}
+
+var update = flag.Bool("update", false, "rewrite the golden file in testdata")
+
+func TestOutput(t *testing.T) {
+	c, placements := place(t)
+	got := output(t, terminal{width: 100}, c, placements)
+	file := filepath.Join("testdata", "quickstart.golden")
+	if *update {
+		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", file, diff)
+	}
+}
+
+// What each container was granted is on its own lines: the table and the
+// details cannot tell different stories.
+func TestEveryMaskAndLimitIsShown(t *testing.T) {
+	c, placements := place(t)
+	out := output(t, terminal{width: 160}, c, placements)
+	summary, details, _ := strings.Cut(out, "2. The node registers")
+	for _, p := range placements {
+		if p.plan == nil {
+			continue
+		}
+		_, pod, _ := strings.Cut(details, p.Name+"  examples/pods/")
+		pod, _, _ = strings.Cut(pod, "\n\n")
+		for _, key := range []string{annotations.AllocatedKey, annotations.CUAllocatedKey} {
+			if value := p.Annotations[key]; !strings.Contains(strings.ReplaceAll(pod, "\n      ", ""), value) {
+				t.Errorf("%s: %s %s is not shown in\n%s", p.Name, key, value, pod)
+			}
+		}
+		for _, ctr := range p.plan.Containers {
+			for _, v := range ctr.Env {
+				if line := v.Name + "=" + v.Value; !strings.Contains(pod, line) && !(slices.Contains(alike, v.Name) && strings.Contains(details, line)) {
+					t.Errorf("%s: %s is not shown", p.Name, line)
+				}
+			}
+			if len(ctr.Devices) > 0 && !strings.Contains(summary, c.gets(ctr)) {
+				t.Errorf("%s: the table does not say that %s gets %s", p.Name, ctr.Name, c.gets(ctr))
+			}
+		}
+	}
+	if lines := strings.Count(out, "\n"); lines > 250 {
+		t.Errorf("%d lines", lines)
 	}
 }
 

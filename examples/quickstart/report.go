@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -21,11 +22,7 @@ type report struct {
 
 // registration shows the node's devices and the annotation they become.
 func (r *report) registration(c *cluster) {
-	r.line("", r.bold("hami-amd quickstart"))
-	r.line("", "")
-	r.line("", "A recorded node with eight GPUs, a dozen pods, and everything that is written")
-	r.line("", "between them. The GPUs are read from a copy of the node's sysfs.")
-	r.title("1. The node registers its GPUs")
+	r.title("2. The node registers its GPUs")
 
 	row := "%-4s  %-12s  %-20s  %4s  %4s  %8s  %4s  %6s"
 	r.line("  ", r.dim(fmt.Sprintf(row, "GPU", "PCI ADDRESS", "TYPE", "CUS", "XCCS", "VRAM MIB", "NUMA", "SHARES")))
@@ -42,8 +39,41 @@ func (r *report) registration(c *cluster) {
 	r.line("", "")
 	r.line("  ", fmt.Sprintf("%s: %d devices in %d bytes, the first being", r.key(annotations.NodeRegisterKey), len(c.registered), len(value)))
 	r.folded("  ", strings.TrimSuffix(first, "]")+",...]", memberEnds)
-	r.title("2. Pods are scheduled, and each container gets its part")
-	r.line("  ", "A grant reads <device id>,<type>,<MiB>,<CUs>: and each ; ends a container.")
+}
+
+// alike are the variables that are the same in every container with a slice.
+var alike = []string{"HIP_DEVICE_MEMORY_SHARED_CACHE", "LD_AUDIT"}
+
+// legend is the key to the third part: how a grant reads, and what all slices have.
+func (r *report) legend(placements []placement) {
+	r.title("3. Pods are scheduled, and each container gets its part")
+	r.line("  ", "The scheduler writes hami.io/amd-devices-allocated, in which a grant reads")
+	r.line("  ", "<device id>,<type>,<MiB>,<CUs>: and each ; ends a container. The device plugin")
+	r.line("  ", "writes hami.io/amd-cu-allocated, the pod's CUs on each device. A container")
+	r.line("  ", "gets device nodes and variables; every slice has these besides its own:")
+	for _, p := range placements {
+		if p.plan == nil {
+			continue
+		}
+		for _, ctr := range p.plan.Containers {
+			if shared := variables(ctr, true); len(shared) == len(alike) {
+				for _, v := range shared {
+					r.line("    ", v)
+				}
+				return
+			}
+		}
+	}
+}
+
+// variables are a container's, those that all slices have alike or the others.
+func variables(ctr allocate.Container, shared bool) (list []string) {
+	for _, v := range ctr.Env {
+		if slices.Contains(alike, v.Name) == shared {
+			list = append(list, v.Name+"="+v.Value)
+		}
+	}
+	return list
 }
 
 // placement shows one pod: what it asks for, what the scheduler writes, what
@@ -62,8 +92,8 @@ func (r *report) placement(c *cluster, p placement) {
 		r.line("  ", r.bad("pending: "+p.decision.Reason()))
 		return
 	}
-	r.annotation(p, annotations.AllocatedKey, "the scheduler")
-	r.annotation(p, annotations.CUAllocatedKey, "the device plugin")
+	r.annotation(p, annotations.AllocatedKey, grantEnds)
+	r.annotation(p, annotations.CUAllocatedKey, memberEnds)
 	for _, note := range p.plan.Notes {
 		r.line("  ", note)
 	}
@@ -74,66 +104,28 @@ func (r *report) placement(c *cluster, p placement) {
 	}
 }
 
-func (r *report) annotation(p placement, key, writer string) {
-	if value, ok := p.Annotations[key]; ok {
-		r.line("  ", r.key(key)+r.dim("  by "+writer))
-		best := memberEnds
-		if key == annotations.AllocatedKey {
-			best = grantEnds
-		}
-		r.folded("    ", value, best)
+// annotation shows one behind its key, or below it where there is no room.
+func (r *report) annotation(p placement, key, best string) {
+	value, ok := p.Annotations[key]
+	if !ok {
+		return
 	}
+	if len("  ")+len(key)+len("  ")+len(value) <= r.term.width {
+		r.line("  ", r.key(key)+"  "+value)
+		return
+	}
+	r.line("  ", r.key(key))
+	r.folded("    ", value, best)
 }
 
 func (r *report) container(c *cluster, ctr allocate.Container) {
-	var parts []string
-	for _, d := range ctr.Devices {
-		gpu := fmt.Sprintf("GPU %d", c.index(d.ID))
-		switch {
-		case d.Whole:
-			parts = append(parts, gpu+" whole")
-		case d.CUs.Empty():
-			parts = append(parts, gpu+", memory only")
-		default:
-			parts = append(parts, fmt.Sprintf("%s, %d CUs", gpu, d.CUs.Len()))
-		}
-	}
-	r.line("  ", fmt.Sprintf("%s gets %s", ctr.Name, strings.Join(parts, "; ")))
-	for _, v := range ctr.Env {
-		r.folded("    ", v.Name+"="+v.Value, memberEnds)
-	}
+	r.line("  ", ctr.Name+" gets "+c.gets(ctr))
+	r.wrapped("    ", variables(ctr, false))
 	var nodes []string
 	for _, n := range ctr.DeviceNodes {
 		nodes = append(nodes, n.Path)
 	}
-	r.folded("    ", strings.Join(nodes, " "), memberEnds)
-}
-
-// summary counts the pods and says why some are pending.
-func (r *report) summary(c *cluster, placements []placement) {
-	placed, most := 0, int32(0)
-	for _, p := range placements {
-		if p.plan != nil {
-			placed++
-		}
-	}
-	for _, d := range c.registered {
-		most = max(most, d.Devmem)
-	}
-	r.title("4. What is left over")
-	r.line("  ", fmt.Sprintf("%d of %d pods are placed.", placed, len(placements)))
-	for _, p := range placements {
-		if p.plan != nil {
-			continue
-		}
-		r.line("  ", r.bold(p.Name)+" is pending, and the scheduler's event says why:")
-		r.line("    ", r.bad(p.decision.Reason()))
-		for _, ctr := range containers(p.Pod.Pod) {
-			if request, err := c.devices.Request(ctr); err == nil && request.MemoryMiB > most {
-				r.line("  ", fmt.Sprintf("%s asks for %d MiB of one GPU, and no GPU has more than %d.", ctr.Name, request.MemoryMiB, most))
-			}
-		}
-	}
+	r.wrapped("    ", nodes)
 }
 
 // index is the number the node registered a device under.

@@ -41,6 +41,25 @@ func (r *report) folded(indent, text, best string) {
 	}
 }
 
+// wrapped writes words on as many lines as they need; one that is longer than a
+// line is folded.
+func (r *report) wrapped(indent string, words []string) {
+	line := ""
+	for _, word := range words {
+		if line != "" && len(indent)+len(line)+1+len(word) > r.term.width {
+			r.folded(indent, line, memberEnds)
+			line = ""
+		}
+		if line != "" {
+			line += " "
+		}
+		line += word
+	}
+	if line != "" {
+		r.folded(indent, line, memberEnds)
+	}
+}
+
 // fold cuts text into parts of at most width bytes, each after the last of the
 // best separators in its second half, else after another one.
 func fold(text string, width int, best string) []string {
