@@ -25,7 +25,7 @@ var shown = []string{
 	"hook/decide.go", "hook/image/verdict.go",
 	"partition/discover.go", "partition/register_shape.go",
 	"plugin/allocator.go", "plugin/limits.go", "plugin/owner.go", "plugin/pods.go", "plugin/recorded.go", "plugin/config.go", "plugin/flags.go",
-	"plugin/nodeconfig.go", "plugin/standalone.go", "plugin/start.go",
+	"plugin/nodeconfig.go", "plugin/standalone.go", "plugin/start.go", "plugin/client.go", "plugin/hookgate.go",
 	"dmem/available.go", "dmem/cap.go", "hook/install.go", "partition/switch.go", "partition/health.go", "partition/mode.go", "partition/options.go",
 	"monitor/holdings.go", "monitor/masks.go", "monitor/devices.go", "monitor/collector.go", "monitor/region.go", "monitor/sensors.go",
 	"monitor/cgroup.go", "monitor/watch.go", "monitor/store.go", "examples/monitor/config.go", "examples/monitor/main.go",
@@ -83,6 +83,8 @@ var unseen = map[string]string{
 	"product names":                                  "a note without consequence",
 	"that can be read":                               "the end of no kfd node",
 	"settings of node":                               "the end of node settings",
+	"plugin: want a client for the API server":       "a program's mistake",
+	"NodeName is not set: want the Kubernetes name of this node": "a program's mistake",
 }
 
 var verb = regexp.MustCompile(`%[-+# 0]*(\[\d+\])?[\d.]*[a-zA-Z%]`)

@@ -23,7 +23,7 @@ func NewClient(kubeconfig string) (rest.Interface, error) {
 	)
 	if kubeconfig == "" {
 		if cfg, err = rest.InClusterConfig(); errors.Is(err, rest.ErrNotInCluster) {
-			err = fmt.Errorf("this is no pod of a cluster: want -kubeconfig, or -standalone to work without an API server (%w)", err)
+			err = fmt.Errorf("this is no pod of a cluster: want -kubeconfig, or -standalone to work without an API server: %w", err)
 		}
 	} else {
 		cfg, err = clientcmd.BuildConfigFromFlags("", kubeconfig)

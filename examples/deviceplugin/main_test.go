@@ -26,7 +26,7 @@ func TestRun(t *testing.T) {
 		"the version":               {args: []string{"-version"}, code: 0, stdout: "k8s-device-plugin unknown version, go"},
 		"a bad value":               {args: []string{"-split_count=-1"}, node: "node-1", code: 1, stderr: "k8s-device-plugin: split count -1: want 0 to 1024\n", lines: 1},
 		"no node name":              {code: 1, stderr: "k8s-device-plugin: NODE_NAME is not set: want the Kubernetes name of this node\n", lines: 1},
-		"no cluster":                {node: "node-1", code: 1, stderr: "k8s-device-plugin: client for the API server: this is no pod of a cluster: want -kubeconfig, or -standalone to work without an API server (", lines: 1},
+		"no cluster":                {node: "node-1", code: 1, stderr: "k8s-device-plugin: client for the API server: this is no pod of a cluster: want -kubeconfig, or -standalone to work without an API server: ", lines: 1},
 		"no API server":             {args: []string{"-kubeconfig=/nonexistent"}, node: "node-1", code: 1, stderr: "k8s-device-plugin: client for the API server: ", lines: 1},
 		"an unsupported node key":   {args: []string{"-standalone", "-node_config_file=" + settings}, node: "node-1", code: 1, stderr: "k8s-device-plugin: node settings " + settings + `: settings of node "node-1": unsupported key "migstrategy"` + "\n", lines: 1},
 		"a sysfs that is not there": {args: []string{"-standalone", "-sysfs_root=/nonexistent"}, code: 1, stderr: "k8s-device-plugin: discovering GPUs: ", lines: 1},
