@@ -25,7 +25,8 @@ const (
 // The hook copies a container's limits into the file when the first process
 // makes it, and later processes go by the file: a directory must be fresh for
 // each new container. What is inside belongs to the container and may be
-// anything; nothing here follows a link out of it.
+// anything; nothing here follows a link out of it, and removing it takes a few
+// open files and 10 s at most, then it is an error and can be tried again.
 type Containers struct{ root *os.Root }
 
 // OpenContainers opens the directories below a host path, "" being
@@ -90,18 +91,14 @@ func (c *Containers) Reset(podUID, container string) error {
 	if err != nil {
 		return err
 	}
-	entries, err := fs.ReadDir(c.root.FS(), name)
+	dir, err := c.root.OpenRoot(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
+	if err == nil {
+		err = errors.Join(emptyTree(dir, time.Now().Add(removeTime)), dir.Close())
+	}
 	if err != nil {
-		return fmt.Errorf("empty hook directory: %w", err)
-	}
-	var errs []error
-	for _, e := range entries {
-		errs = append(errs, c.root.RemoveAll(filepath.Join(name, e.Name())))
-	}
-	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("empty hook directory: %w", err)
 	}
 	return nil
@@ -141,7 +138,7 @@ func (c *Containers) removeIf(remove func(podUID string, e fs.DirEntry) bool) ([
 		if !ok || !plainName(uid) || !plainName(container) || !e.IsDir() || !remove(uid, e) {
 			continue
 		}
-		if err := c.root.RemoveAll(e.Name()); err != nil {
+		if err := removeTree(c.root, e.Name(), time.Now().Add(removeTime)); err != nil {
 			errs = append(errs, err)
 		} else if len(pods) == 0 || pods[len(pods)-1] != uid {
 			pods = append(pods, uid)
