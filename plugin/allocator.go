@@ -130,6 +130,9 @@ func (a *hamiAllocator) Allocate(ctx context.Context, resource string, container
 	if resource != partition.ResourceGPU {
 		return wholeAnswer(a.responder, snap, resource, containers)
 	}
+	if len(containers) == 0 {
+		return &pluginapi.AllocateResponse{}, nil // nobody is asked for: no CUs are taken
+	}
 	ctx, cancel := context.WithTimeout(ctx, a.timing.answer)
 	defer cancel()
 	if err := a.takeTurn(ctx); err != nil {

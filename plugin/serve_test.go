@@ -527,3 +527,20 @@ func TestManyPodsOnEightGPUs(t *testing.T) {
 		r.checkDisjoint()
 	}
 }
+
+// A call for no container is about no pod, whoever holds the lock.
+func TestCallForNothing(t *testing.T) {
+	r := newRig(t, snapshotOf(t, "mi300x-spx-8", partition.RegisterOptions{}))
+	p := r.bind(r.pod("p", []annotations.Grant{r.grant(0, 1000, 38)}))
+	lock := r.lockText()
+	response, err := r.Allocate(context.Background(), partition.ResourceGPU, nil)
+	if err != nil || len(response.ContainerResponses) != 0 {
+		t.Errorf("Allocate = %v, %v, want an empty answer", response, err)
+	}
+	if r.ledger.get(p.UID) != nil || r.annotation("ns/p", annotations.CUAllocatedKey) != "" || r.lockText() != lock {
+		t.Error("the lock's owner was served or refused")
+	}
+	if cus := r.mask(r.mustAllocate(r.share(0, 1)), 0); cus.Len() != 38 {
+		t.Errorf("the owner then gets %s, want 38 CUs", cus)
+	}
+}
