@@ -264,3 +264,28 @@ func TestNodeName(t *testing.T) {
 	}
 	t.Error("no NODE_NAME")
 }
+
+// A default label of the nodes can be replaced: Helm merges maps, and null takes
+// a key out.
+func TestNodeSelector(t *testing.T) {
+	const instinct = "feature.node.kubernetes.io/pci-1200_1002.present"
+	for name, tt := range map[string]struct {
+		selector values
+		want     map[string]string
+	}{
+		"the default": {nil, map[string]string{instinct: "true", "kubernetes.io/arch": "amd64"}},
+		"one more":    {values{"gpu": "amd"}, map[string]string{instinct: "true", "kubernetes.io/arch": "amd64", "gpu": "amd"}},
+		"replaced":    {values{instinct: nil, "gpu": "amd"}, map[string]string{"kubernetes.io/arch": "amd64", "gpu": "amd"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := values{"node_selector_enabled": true}
+			if tt.selector != nil {
+				v["node_selector"] = map[string]any(tt.selector)
+			}
+			got := find[*appsv1.DaemonSet](t, v).Spec.Template.Spec.NodeSelector
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("node selector (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
