@@ -104,7 +104,7 @@ func (x *explainer) schedule() {
 	}
 	if x.Node != "" {
 		x.State = Fits
-		x.Reason = "there are GPUs for it, and HAMi would choose node " + short(x.Node) + " now"
+		x.Reason = "there are GPUs for it, and HAMi would choose node " + short(x.Node) + " " + x.when()
 		return
 	}
 	x.State, x.Reason = Pending, "it fits on no node"
@@ -129,6 +129,17 @@ func (x *explainer) schedule() {
 	default:
 		x.Reason += ", and would not if all GPUs were idle"
 	}
+}
+
+// when says what a pod with GPUs waiting for it waits for itself.
+func (x *explainer) when() string {
+	switch spec := &x.object.Spec; {
+	case len(spec.SchedulingGates) > 0:
+		return "once its scheduling gates are removed"
+	case spec.SchedulerName == corev1.DefaultSchedulerName:
+		return "if it were asked: the pod is " + spec.SchedulerName + "'s"
+	}
+	return "now"
 }
 
 // takes reports whether nothing is known that keeps the pod off a node. A node

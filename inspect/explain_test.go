@@ -266,13 +266,15 @@ func TestExplainStates(t *testing.T) {
 	allSlips.Spec.Containers[0].Resources.Requests = corev1.ResourceList{"amd.com/gpus": resource.MustParse("1")}
 	offered.Spec.Containers[0].Resources.Limits["amd.com/nic"] = resource.MustParse("1")
 	r.node("idle-1").Status.Capacity["amd.com/nic"] = resource.MustParse("8")
+	byDefault := newPod("by-default", ask("main", 1, 8, 8))
+	byDefault.Spec.SchedulerName = corev1.DefaultSchedulerName
 	failed := r.pod("binding").DeepCopy()
 	failed.Name, failed.UID = "not-admitted", "not-admitted"
 	failed.Annotations[annotations.BindPhaseKey] = string(annotations.BindFailed)
 	rejected := failed.DeepCopy()
 	rejected.Name, rejected.UID = "rejected", "rejected"
 	rejected.Status.Phase, rejected.Status.Message = corev1.PodFailed, "Pod was rejected:\nAllocate failed"
-	r.pods = append(r.pods, refused, gated, slip, offered, allSlips, failed, rejected)
+	r.pods = append(r.pods, refused, gated, slip, offered, allSlips, byDefault, failed, rejected)
 	c := r.cluster()
 	for name, want := range map[string]struct {
 		state  State
@@ -283,10 +285,11 @@ func TestExplainStates(t *testing.T) {
 		"refused":      {state: Refused, words: []string{"admission", "HSA_CU_MASK"}, noNode: true},
 		"slip":         {state: Pending, words: []string{`"amd.com/gpumen"`, "places it nowhere", "HAMi does not know (it knows amd.com/gpu, amd.com/gpumem"}, noNode: true},
 		"all-slips":    {state: Pending, words: []string{`"amd.com/gpus"`, "places it nowhere"}, noNode: true},
+		"by-default":   {state: Fits, words: []string{"if it were asked: the pod is default-scheduler's"}},
 		"offered":      {state: Fits, words: []string{"would choose node"}},
 		"not-admitted": {state: Failed, words: []string{"the device plugin on node", "refused it", "events"}},
 		"rejected":     {state: Failed, words: []string{"refused it", "its status says: Pod was rejected: Allocate failed", "has ended"}},
-		"gated":        {state: Fits, words: []string{"default-scheduler", "scheduling gates", "0/4 nodes are available"}},
+		"gated":        {state: Fits, words: []string{"default-scheduler", "once its scheduling gates are removed", "0/4 nodes are available"}},
 		"never":        {state: Pending, words: []string{"fits on no node"}, noNode: true},
 		"pending":      {state: Fits, words: []string{"would choose node", "has waited for 1h0m0s", "kubectl -n team describe pod pending"}},
 		"chosen":       {state: Chosen, words: []string{`"cu-1" was chosen`}},
