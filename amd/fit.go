@@ -43,6 +43,7 @@ func (d *Devices) Fit(req Request, pol Policy, n int, at func(i int, u *Usage)) 
 type candidate struct {
 	annotations.Grant
 	at    int32 // place among those Fit was given
+	size  int32 // of a hard one: 0 is the smallest size there is, see sizes
 	rank  int   // 0 is the best by the order given
 	hard  bool
 	numa  int

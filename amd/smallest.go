@@ -14,10 +14,10 @@ func (f *fitter) smallestHardFirst() {
 			f.hards = append(f.hards, f.cands[i])
 		}
 	}
-	if slices.IsSortedFunc(f.hards, bySize) {
+	if f.oneSize() {
 		return
 	}
-	slices.SortStableFunc(f.hards, bySize)
+	f.sizes()
 	next := 0
 	for i := range f.cands {
 		if f.cands[i].hard {
@@ -27,15 +27,53 @@ func (f *fitter) smallestHardFirst() {
 	}
 }
 
-func bySize(a, b candidate) int {
-	return cmp.Or(cmp.Compare(a.MemoryMiB, b.MemoryMiB), cmp.Compare(a.CUs, b.CUs))
+// alike reports whether two partitions with so much memory are of one size. What
+// does not divide evenly leaves partitions of one GPU some MiB apart: the last of
+// an MI300X in CPX has 16 MiB less than the seven before it, which must not tear
+// apart what is well connected. Sizes of different modes are a third apart or more.
+func alike(small, large int32) bool { return large-small <= small>>7 }
+
+// oneSize reports whether all hard candidates are of one size, as on a node whose
+// GPUs are alike.
+func (f *fitter) oneSize() bool {
+	if len(f.hards) == 0 {
+		return true
+	}
+	least, most := f.hards[0].MemoryMiB, f.hards[0].MemoryMiB
+	for i := range f.hards {
+		if f.hards[i].CUs != f.hards[0].CUs {
+			return false
+		}
+		least, most = min(least, f.hards[i].MemoryMiB), max(most, f.hards[i].MemoryMiB)
+	}
+	return alike(least, most)
+}
+
+// sizes numbers the sizes of the hard candidates and sorts them by it.
+func (f *fitter) sizes() {
+	slices.SortFunc(f.hards, func(a, b candidate) int { return cmp.Compare(a.MemoryMiB, b.MemoryMiB) })
+	var size int32
+	least := f.hards[0].MemoryMiB
+	for i := range f.hards {
+		if mem := f.hards[i].MemoryMiB; !alike(least, mem) {
+			size, least = size+1, mem
+		}
+		f.hards[i].size = size
+	}
+	slices.SortFunc(f.hards, func(a, b candidate) int { return cmp.Or(compareSize(a, b), cmp.Compare(a.rank, b.rank)) })
+}
+
+func compareSize(a, b candidate) int {
+	return cmp.Or(cmp.Compare(a.size, b.size), cmp.Compare(a.CUs, b.CUs))
 }
 
 // cheapest takes the count candidates with the least memory, so that a quota
 // refuses only what no choice could bring below it. With a NUMA node to keep to
 // it is the node with the cheapest set, and nil when none has enough.
 func (f *fitter) cheapest(count int) []candidate {
-	slices.SortFunc(f.cands, func(a, b candidate) int { return cmp.Or(bySize(a, b), cmp.Compare(a.rank, b.rank)) })
+	slices.SortFunc(f.cands, func(a, b candidate) int {
+		return cmp.Or(cmp.Compare(a.MemoryMiB, b.MemoryMiB), cmp.Compare(a.CUs, b.CUs), cmp.Compare(a.rank, b.rank))
+	})
 	if !f.pol.NUMABind {
 		return f.cands[:count]
 	}
@@ -73,7 +111,7 @@ func (f *fitter) largerLast(count int) int {
 			largest = f.cands[i] // they ascend
 		}
 	}
-	larger := func(c candidate) bool { return c.hard && bySize(c, largest) > 0 }
+	larger := func(c candidate) bool { return c.hard && compareSize(c, largest) > 0 }
 	f.hards = f.hards[:0]
 	kept := 0
 	for _, c := range f.cands {
