@@ -70,6 +70,14 @@ func TestPluginOnALiveCluster(t *testing.T) {
 			t.Errorf("holding %+v", h)
 		}
 	})
+	t.Run("restart the device plugin as the remedies say", func(t *testing.T) {
+		_, command, _ := strings.Cut(inspect.RegisterUnreadable.Remedy(), ": kubectl ")
+		command, _, _ = strings.Cut(command, ";")
+		command = strings.ReplaceAll(command, "NODE", nodeName)
+		if got := run(t, access, "kubectl", strings.Fields(command)...); got.code != 0 || !strings.Contains(got.stdout+got.stderr, "No resources found") {
+			t.Errorf("kubectl %s: exit code %d, %q, %q", command, got.code, got.stdout, got.stderr)
+		}
+	})
 	t.Run("draw", func(t *testing.T) {
 		got := run(t, access, "kubectl", "amd", "draw", "-o", "html")
 		if got.code != 0 || !strings.Contains(got.stdout, nodeName) || !strings.Contains(got.stdout, "train") {

@@ -87,7 +87,13 @@ func (r *rig) addNode() {
 	})
 	gpus := corev1.ResourceList{partition.ResourceGPU: resource.MustParse("80")}
 	node.Status.Capacity, node.Status.Allocatable = gpus, gpus
-	if _, err := nodes.UpdateStatus(r.t.Context(), node, metav1.UpdateOptions{}); err != nil {
+	if node, err = nodes.UpdateStatus(r.t.Context(), node, metav1.UpdateOptions{}); err != nil {
+		r.t.Fatal(err)
+	}
+	// Admission gives every new node the taint not-ready, which the node controller
+	// takes off again: there is none here.
+	node.Spec.Taints = nil
+	if _, err := nodes.Update(r.t.Context(), node, metav1.UpdateOptions{}); err != nil {
 		r.t.Fatal(err)
 	}
 }
