@@ -49,6 +49,7 @@ type Cluster struct {
 	// all are the nodes and pods as they were given, for Explain.
 	allNodes []*corev1.Node
 	allPods  []*corev1.Pod
+	offered  map[corev1.ResourceName]bool // by any node
 }
 
 // Node is one node.
@@ -180,7 +181,7 @@ func New(nodes []*corev1.Node, pods []*corev1.Pod, o Options) *Cluster {
 	}
 	o.Grace = cmp.Or(o.Grace, DefaultGrace)
 	o.LockTimeout = cmp.Or(o.LockTimeout, annotations.DefaultLockTimeout)
-	c := &Cluster{read: reader{Options: o}, nodes: map[string]*Node{}, pods: map[types.UID]bool{}, allNodes: nodes, allPods: pods}
+	c := &Cluster{read: reader{Options: o}, nodes: map[string]*Node{}, pods: map[types.UID]bool{}, allNodes: nodes, allPods: pods, offered: offers(nodes)}
 	for _, node := range nodes {
 		if node != nil {
 			c.addNode(node)

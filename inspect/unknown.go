@@ -33,7 +33,7 @@ func (c *Cluster) unknownResources(ctr *corev1.Container) []string {
 	for _, list := range [...]corev1.ResourceList{ctr.Resources.Limits, ctr.Resources.Requests} {
 		for resource, quantity := range list {
 			name := string(resource)
-			if domains[domain(name)] && !slices.Contains(known, name) && quantity.Sign() > 0 && !c.offered(resource) {
+			if domains[domain(name)] && !slices.Contains(known, name) && quantity.Sign() > 0 && !c.offered[resource] {
 				found[name] = true
 			}
 		}
@@ -47,23 +47,28 @@ func domain(name string) string {
 	return d
 }
 
-// offered reports whether a node has the resource.
-func (c *Cluster) offered(resource corev1.ResourceName) bool {
-	return slices.ContainsFunc(c.allNodes, func(n *corev1.Node) bool {
-		if n == nil {
-			return false
+// offers are the resources that some node has.
+func offers(nodes []*corev1.Node) map[corev1.ResourceName]bool {
+	all := map[corev1.ResourceName]bool{}
+	for _, n := range nodes {
+		if n != nil {
+			for name := range n.Status.Capacity {
+				all[name] = true
+			}
 		}
-		_, ok := n.Status.Capacity[resource]
-		return ok
-	})
+	}
+	return all
 }
 
 // UnknownResources says of each container of a pod which resources it asks for
-// that no node offers and HAMi does not know, one line each. kube-scheduler
-// places no pod with one, so HAMi is never asked about it.
+// that no node offers and HAMi does not know, a line for each of the first few.
+// kube-scheduler places no pod with one, so HAMi is never asked about it.
 func (c *Cluster) UnknownResources(pod *corev1.Pod) (lines []string) {
 	for _, ctr := range containersOf(pod) {
 		for _, name := range c.unknownResources(ctr) {
+			if len(lines) == maxProblems {
+				return lines
+			}
 			lines = append(lines, "container "+short(ctr.Name)+" "+c.unknownWords(name)+": Kubernetes places the pod nowhere")
 		}
 	}
