@@ -90,9 +90,13 @@ func ParsePolicy(pod map[string]string, gpuPolicy string) Policy {
 // says which policy it is: annotations.GPUSchedulerPolicyKey, a comma-separated
 // list, or annotations.NodeSchedulerPolicyKey. HAMi ignores such a word.
 func CheckPolicy(key, value string) error {
-	known := []string{annotations.PolicyBinpack, annotations.PolicySpread}
-	if key == annotations.GPUSchedulerPolicyKey {
-		known = append(known, annotations.PolicyMutex, annotations.PolicyTopology, annotations.PolicyNUMA)
+	words := [...]string{
+		annotations.PolicyBinpack, annotations.PolicySpread, // of the nodes too
+		annotations.PolicyMutex, annotations.PolicyTopology, annotations.PolicyNUMA,
+	}
+	known := words[:]
+	if key != annotations.GPUSchedulerPolicyKey {
+		known = words[:2]
 	}
 	for word := range annotations.Policies(value) {
 		if !slices.Contains(known, word) {
