@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"runtime/debug"
 	"strings"
 	"testing"
 
@@ -84,24 +83,6 @@ func TestSubcommandsSayWhatTheyWant(t *testing.T) {
 }
 
 func TestVersion(t *testing.T) {
-	info := func(main string, settings ...debug.BuildSetting) func() (*debug.BuildInfo, bool) {
-		return func() (*debug.BuildInfo, bool) {
-			return &debug.BuildInfo{GoVersion: "go1.26.0", Main: debug.Module{Version: main}, Settings: settings}, true
-		}
-	}
-	for name, tc := range map[string]struct {
-		read func() (*debug.BuildInfo, bool)
-		want string
-	}{
-		"a release":       {info("v0.1.0"), "v0.1.0 (go1.26.0)"},
-		"a checkout":      {info("(devel)", debug.BuildSetting{Key: "vcs.revision", Value: "abc"}), "(devel) commit abc (go1.26.0)"},
-		"an edited one":   {info("", debug.BuildSetting{Key: "vcs.modified", Value: "true"}, debug.BuildSetting{Key: "vcs.revision", Value: "abc"}), "(devel) commit abc with changes (go1.26.0)"},
-		"without modules": {func() (*debug.BuildInfo, bool) { return nil, false }, "unknown"},
-	} {
-		if got := version(tc.read); got != tc.want {
-			t.Errorf("%s: version %q, want %q", name, got, tc.want)
-		}
-	}
 	if got := ok(t, "", "--version").stdout; !strings.HasPrefix(got, "amdctl version ") || strings.Count(got, "\n") != 1 {
 		t.Errorf("--version prints %q", got)
 	}

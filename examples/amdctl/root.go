@@ -1,9 +1,9 @@
 package main
 
 import (
-	"runtime/debug"
-
 	"github.com/spf13/cobra"
+
+	"github.com/Project-HAMi/hami-amd/internal/version"
 )
 
 func newRoot(clock clock) *cobra.Command {
@@ -34,7 +34,7 @@ devices to standard error; bad input ends with one line and exit code 1.`,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		Version:       version(debug.ReadBuildInfo),
+		Version:       version.String(),
 	}
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(
