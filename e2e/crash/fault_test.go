@@ -96,12 +96,7 @@ func TestRefusedForGood(t *testing.T) {
 // for, in any way, while pods come and go. A pod may be refused; the node must
 // be right after each.
 func TestFaultsAtRandom(t *testing.T) {
-	seed := *randomSeed
-	if seed == 0 {
-		seed = rand.Uint64()
-	}
-	t.Logf("-crash.random %d -crash.seed %d", *randomKills, seed)
-	r := &chaos{Rand: rand.New(rand.NewPCG(seed, 1)), Node: lab.Start(t, node.Options{})}
+	r, seed := newChaos(t, 1)
 	all := shapes(r.Node)
 	names := slices.Sorted(maps.Keys(all))
 	broken, calls := 0, 0

@@ -111,12 +111,7 @@ func killAtEachCall(t *testing.T, n *node.Node, name string, pod func(k int) *co
 // TestKillAtRandom kills the plugin at random moments while pods come and go and
 // kubelet restarts now and then. It looks at the node after each.
 func TestKillAtRandom(t *testing.T) {
-	seed := *randomSeed
-	if seed == 0 {
-		seed = rand.Uint64()
-	}
-	t.Logf("-crash.random %d -crash.seed %d", *randomKills, seed)
-	r := &chaos{Rand: rand.New(rand.NewPCG(seed, 0)), Node: lab.Start(t, node.Options{})}
+	r, _ := newChaos(t, 0)
 	all := shapes(r.Node)
 	names := slices.Sorted(maps.Keys(all))
 	for i := range *randomKills {
@@ -143,6 +138,17 @@ type chaos struct {
 	live []*node.Served
 
 	kills, during, refused, served, restarts, lost int
+}
+
+// newChaos starts a node and logs how to repeat the run. Tests of different streams
+// have different pods with one seed, which it returns for more generators.
+func newChaos(t *testing.T, stream uint64) (r *chaos, seed uint64) {
+	t.Helper()
+	if seed = *randomSeed; seed == 0 {
+		seed = rand.Uint64()
+	}
+	t.Logf("-crash.random %d -crash.seed %d", *randomKills, seed)
+	return &chaos{Rand: rand.New(rand.NewPCG(seed, stream)), Node: lab.Start(t, node.Options{})}, seed
 }
 
 // round takes one pod through an admission in which the plugin is killed.

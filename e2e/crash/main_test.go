@@ -17,7 +17,7 @@ import (
 
 var (
 	randomKills = flag.Int("crash.random", 12, "how often TestKillAtRandom kills the plugin")
-	randomSeed  = flag.Uint64("crash.seed", 0, "the seed of TestKillAtRandom; 0 is a new one")
+	randomSeed  = flag.Uint64("crash.seed", 0, "the seed of the random tests; 0 is a new one")
 )
 
 // lab is the control plane all tests of this package share.
